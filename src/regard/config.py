@@ -1,0 +1,136 @@
+"""Plain data (TOML, JSON) to frozen dataclasses and back, strictly.
+
+An unknown key, a wrong type or an impossible value is an error that names the key and, where one is near, the
+key or choice that was probably meant. The dataclasses themselves live beside what they configure.
+"""
+
+import difflib
+import tomllib
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+Config = TypeVar("Config")
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be meant; the message names the key."""
+
+
+def from_dict(cls: type[Config], data: Mapping[str, Any], where: str = "") -> Config:
+    """`where` is the path of keys that led here: "model.encoder"."""
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"{where or cls.__name__}={data!r} should be a table with keys")
+    hints = get_type_hints(cls)
+    known = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
+    values = {}
+    for key, value in data.items():
+        path = f"{where}.{key}" if where else key
+        if key not in known:
+            raise ConfigError(f"unknown key {path!r}{_suggestion(key, known)}")
+        values[key] = _value(hints[key], value, path)
+    for name, field in known.items():
+        if name not in values and field.default is MISSING and field.default_factory is MISSING:
+            raise ConfigError(f"missing key {f'{where}.{name}' if where else name!r}: it has no default")
+    try:
+        return cls(**values)
+    except ConfigError:
+        raise
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}" if where else str(error)) from error
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """The plain data that `from_dict` turns into an equal configuration. None is left out where it is the
+    default: TOML has none."""
+    plain: dict[str, Any] = {}
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if is_dataclass(value):
+            plain[field.name] = to_dict(value)
+        elif isinstance(value, tuple):
+            plain[field.name] = [to_dict(item) if is_dataclass(item) else item for item in value]
+        elif value is not None or field.default is not None:
+            plain[field.name] = value
+    return plain
+
+
+def read_toml(cls: type[Config], path: Path | str) -> Config:
+    try:
+        data = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError) as error:  # a TOML or UTF-8 error is a ValueError, and says where
+        raise ConfigError(f"{path}: {error}") from error
+    try:
+        return from_dict(cls, data)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def _value(hint: Any, value: Any, path: str) -> Any:
+    """`value` as the annotated type, or an error."""
+    origin, choices = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return _one_of(choices, value, path)
+    if origin is Literal:
+        if not any(value == choice and type(value) is type(choice) for choice in choices):  # True == 1 == 1.0
+            listed = ", ".join(map(str, choices))
+            raise ConfigError(
+                f"{path}={value!r} is none of {listed}{_suggestion(str(value), map(str, choices))}"
+            )
+        return value
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise ConfigError(f"{path}={value!r} should be a list")
+        hints = [choices[0]] * len(value) if choices[-1] is ... else choices
+        if len(value) != len(hints):
+            raise ConfigError(f"{path}={value!r} should be a list of {len(hints)}, not of {len(value)}")
+        items = zip(hints, value, strict=True)
+        return tuple(_value(hint, item, f"{path}[{index}]") for index, (hint, item) in enumerate(items))
+    if is_dataclass(hint):
+        return from_dict(hint, value, path)  # type: ignore[arg-type]
+    if hint is float and type(value) is int:
+        return float(value)
+    if type(value) is not hint:  # bool is an int to isinstance
+        raise ConfigError(f"{path}={value!r} should be of type {hint.__name__}, not {type(value).__name__}")
+    return value
+
+
+def _one_of(choices: tuple[Any, ...], value: Any, path: str) -> Any:
+    """A union: of None and a type, or of configurations that are told apart by their `kind`."""
+    if value is None and type(None) in choices:
+        return None
+    choices = tuple(choice for choice in choices if choice is not type(None))
+    configurations = [choice for choice in choices if is_dataclass(choice)]
+    if configurations and isinstance(value, Mapping):
+        known: Any = _by_kind(configurations, value, path) if len(configurations) > 1 else configurations[0]
+        return from_dict(known, value, path)
+    if len(choices) == 1:
+        return _value(choices[0], value, path)
+    for choice in sorted(
+        choices, key=lambda choice: choice is not type(value)
+    ):  # 1 is an int before it is a float
+        try:
+            return _value(choice, value, path)
+        except ConfigError:
+            continue
+    literals = [str(literal) for choice in choices for literal in get_args(choice)]
+    kinds = [choice.__name__ for choice in choices if isinstance(choice, type) and not is_dataclass(choice)]
+    listed = [*literals, *kinds, *(["a table with keys"] if configurations else [])]
+    raise ConfigError(f"{path}={value!r} is none of {', '.join(listed)}{_suggestion(str(value), literals)}")
+
+
+def _by_kind(configurations: list[Any], value: Mapping[str, Any], path: str) -> Any:
+    kinds = {kind: one for one in configurations for kind in get_args(get_type_hints(one)["kind"])}
+    wanted = value.get("kind", next(iter(kinds)))
+    if not isinstance(wanted, str) or wanted not in kinds:
+        raise ConfigError(
+            f"{path}.kind={wanted!r} is none of {', '.join(kinds)}{_suggestion(str(wanted), kinds)}"
+        )
+    return kinds[wanted]
+
+
+def _suggestion(word: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

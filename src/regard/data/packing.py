@@ -1,0 +1,83 @@
+"""Sequences of ids become one packed tensor with its layout.
+
+    pack([[7, 3, 9], [4, 4]])                     ids 7 3 9 4 4            lengths 3 2
+    pack([[7, 3, 9], [4, 4]], Shape(8, 4, 4))     ids 7 3 9 4 4 0 0 0      lengths 3 2 3 0
+
+A `Shape` makes every batch of a run the same size, so that nothing compiled for one batch must be compiled
+again for the next: the slots that are left over become filler sequences at the end, and empty sequences make
+up the count.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from regard.layout import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The size that all batches of a run share."""
+
+    slots: int
+    """Tokens, filler included."""
+    sequences: int
+    """Sequences, filler and empty ones included."""
+    longest: int
+    """Bound of a sequence's length."""
+
+    def __post_init__(self) -> None:
+        if self.slots < 0 or self.sequences < 0 or self.longest < 1:
+            raise ValueError(
+                f"{self} cannot hold anything: slots and sequences are 0 or more, longest is 1 or more"
+            )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Packed:
+    ids: Int[Tensor, "slots"]
+    layout: Layout
+    tokens: int
+    """Real ones: they come first, filler behind them."""
+    sequences: int
+    """Real ones: they come first."""
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> "Packed":
+        return Packed(
+            ids=self.ids.to(device, non_blocking=non_blocking),
+            layout=self.layout.to(device, non_blocking=non_blocking),
+            tokens=self.tokens,
+            sequences=self.sequences,
+        )
+
+
+def pack(sequences: Sequence[np.ndarray | Sequence[int]], shape: Shape | None = None) -> Packed:
+    """Lay the sequences end to end, in the order given; filler is id 0 and belongs to no real sequence."""
+    # To numpy an empty list is of floats, which concatenate rightly refuses to cast to ids.
+    parts = [np.asarray(sequence, dtype=None if len(sequence) else np.int64) for sequence in sequences]
+    lengths = [len(part) for part in parts]
+    tokens = sum(lengths)
+    ids = torch.zeros(tokens if shape is None else max(shape.slots, tokens), dtype=torch.int64)
+    if parts:
+        np.concatenate(parts, out=ids.numpy()[:tokens])
+    layout = Layout.of(lengths) if shape is None else Layout.of(filled(lengths, shape), shape.longest)
+    return Packed(ids=ids, layout=layout, tokens=tokens, sequences=len(parts))
+
+
+def filled(lengths: Sequence[int], shape: Shape) -> list[int]:
+    """These lengths, filler that uses up the slots, and empty sequences up to the count."""
+    left = shape.slots - sum(lengths)
+    pieces = [shape.longest] * (left // shape.longest) if left >= 0 else []
+    if left % shape.longest:
+        pieces.append(left % shape.longest)
+    spare = shape.sequences - len(lengths) - len(pieces)
+    if left < 0 or spare < 0 or max(lengths, default=0) > shape.longest:
+        raise ValueError(
+            f"{len(lengths)} sequences of up to {max(lengths, default=0)} tokens, {sum(lengths)} in all, "
+            f"do not fit {shape}: take fewer, or a larger shape"
+        )
+    return [*lengths, *pieces, *[0] * spare]

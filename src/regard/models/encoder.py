@@ -1,0 +1,90 @@
+"""An encoder: tokens in, one contextual vector for each out. BERT's family, and a translator's source side.
+
+x = Body(Embedding(ids))        Body: a Transformer stack that sees both ways, or recurrent layers
+"""
+
+from dataclasses import dataclass, field
+
+from jaxtyping import Int
+from torch import Tensor, nn
+
+from regard.layout import Layout
+from regard.nn import Ids, Stream
+from regard.nn.embedding import Embedding, EmbeddingConfig
+from regard.nn.initialize import InitialConfig, initialize
+from regard.nn.layers import NormConfig, build_norm
+from regard.nn.positions import PositionsConfig, added_positions
+from regard.nn.recurrent import RecurrentConfig, RecurrentEncoder
+from regard.nn.stacks import Stack, TransformerConfig
+from regard.nn.state import Memory
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EncoderConfig:
+    vocabulary: int
+    """Entries of the vocabulary."""
+    d_model: int = 512
+    """Width of the residual stream."""
+    embedding: EmbeddingConfig = field(default_factory=EmbeddingConfig)
+    positions: PositionsConfig = field(default_factory=PositionsConfig)
+    body: TransformerConfig | RecurrentConfig = field(default_factory=TransformerConfig)
+    initial: InitialConfig = field(default_factory=InitialConfig)
+
+    def __post_init__(self) -> None:
+        check_widths(self.vocabulary, self.d_model, self.positions, self.body)
+
+
+def check_widths(
+    vocabulary: int, d_model: int, positions: PositionsConfig, body: TransformerConfig | RecurrentConfig
+) -> None:
+    """What the parts cannot know by themselves."""
+    if vocabulary < 1:
+        raise ValueError(f"vocabulary={vocabulary} must be at least 1")
+    if d_model < 1:
+        raise ValueError(f"d_model={d_model} must be at least 1")
+    if isinstance(body, TransformerConfig):
+        body.attention.width(d_model)
+    elif positions.kind not in ("none", "sinusoidal", "learned"):
+        raise ValueError(
+            f"positions.kind={positions.kind!r} acts inside attention, which a recurrent body has not"
+        )
+
+
+def build_embedding(
+    vocabulary: int,
+    d_model: int,
+    config: EmbeddingConfig,
+    positions: PositionsConfig,
+    body: TransformerConfig | RecurrentConfig,
+) -> Embedding:
+    norm = body.norm if isinstance(body, TransformerConfig) else NormConfig()
+    return Embedding(
+        vocabulary,
+        d_model,
+        config,
+        positions=added_positions(positions, d_model),
+        norm=build_norm(norm, d_model) if config.normed else None,
+    )
+
+
+class Encoder(nn.Module):
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = build_embedding(
+            config.vocabulary, config.d_model, config.embedding, config.positions, config.body
+        )
+        self.body: Stack | RecurrentEncoder = (
+            Stack(config.d_model, config.body, config.positions, causal=False)
+            if isinstance(config.body, TransformerConfig)
+            else RecurrentEncoder(config.d_model, config.body)
+        )
+        initialize(self, config.initial)
+
+    def forward(self, ids: Ids, layout: Layout, segments: Int[Tensor, "tokens"] | None = None) -> Stream:
+        return self.body(self.embedding(ids, layout.positions, layout.longest, segments), layout)
+
+    def remember(self, ids: Ids, layout: Layout) -> Memory:
+        """The states as a memory for a decoder."""
+        states = self(ids, layout)
+        return Memory(states=states, layout=layout, summary=self.body.summary(states, layout))

@@ -1,0 +1,104 @@
+"""Shapes that have a name: plain configurations, to be changed in any field by `dataclasses.replace`.
+
+             layers  d_model  heads  d_ff   from
+translators
+  tiny          2      128      4     512   a laptop, in a minute
+  base          6      512      8    2048   Vaswani et al. 2017, table 3
+  big           6     1024     16    4096   the same
+encoders
+  tiny          2      128      2     512   Turc et al. 2019
+  mini          4      256      4    1024   the same
+  small         4      512      8    2048   the same
+  base         12      768     12    3072   Devlin et al. 2019
+decoders
+  tiny          2      128      4     512   a laptop, in a minute
+  gpt2         12      768     12    3072   Radford et al. 2019, the small one
+"""
+
+from collections.abc import Callable
+
+from regard.models.decoder import DecoderConfig
+from regard.models.encoder import EncoderConfig
+from regard.models.seq2seq import Seq2SeqConfig
+from regard.nn.embedding import EmbeddingConfig
+from regard.nn.initialize import InitialConfig
+from regard.nn.layers import FeedForwardConfig, NormConfig
+from regard.nn.multihead import AttentionConfig
+from regard.nn.positions import PositionsConfig
+from regard.nn.stacks import TransformerConfig
+
+
+def translator(
+    vocabulary: int, *, layers: int, d_model: int, heads: int, d_ff: int, dropout: float
+) -> Seq2SeqConfig:
+    """The paper's shape: post-norm, ReLU, sinusoidal positions, one matrix for both embeddings and the
+    output."""
+    body = TransformerConfig(
+        layers=layers,
+        attention=AttentionConfig(heads=heads),
+        feed_forward=FeedForwardConfig(d_ff=d_ff),
+        dropout=dropout,
+    )
+    embedding = EmbeddingConfig(dropout=dropout)
+    return Seq2SeqConfig(
+        encoder=EncoderConfig(vocabulary=vocabulary, d_model=d_model, embedding=embedding, body=body),
+        decoder=DecoderConfig(vocabulary=vocabulary, d_model=d_model, embedding=embedding, body=body),
+    )
+
+
+def bert(vocabulary: int, *, layers: int, d_model: int, heads: int, d_ff: int) -> EncoderConfig:
+    """BERT's shape: post-norm, GELU, learned positions and segments under a norm of their own."""
+    return EncoderConfig(
+        vocabulary=vocabulary,
+        d_model=d_model,
+        embedding=EmbeddingConfig(scaled=False, segments=2, normed=True),
+        positions=PositionsConfig(kind="learned", longest=512),
+        body=TransformerConfig(
+            layers=layers,
+            attention=AttentionConfig(heads=heads),
+            feed_forward=FeedForwardConfig(d_ff=d_ff, activation="gelu"),
+            norm=NormConfig(eps=1e-12),
+        ),
+        initial=InitialConfig(scheme="normal"),
+    )
+
+
+def gpt(
+    vocabulary: int, *, layers: int, d_model: int, heads: int, d_ff: int, longest: int = 1024
+) -> DecoderConfig:
+    """GPT-2's shape: pre-norm, approximate GELU, learned positions, tied output."""
+    return DecoderConfig(
+        vocabulary=vocabulary,
+        d_model=d_model,
+        embedding=EmbeddingConfig(scaled=False),
+        positions=PositionsConfig(kind="learned", longest=longest),
+        body=TransformerConfig(
+            layers=layers,
+            attention=AttentionConfig(heads=heads),
+            feed_forward=FeedForwardConfig(d_ff=d_ff, activation="gelu_tanh"),
+            norm=NormConfig(place="pre"),
+        ),
+        initial=InitialConfig(scheme="normal", shrink_residuals=True),
+    )
+
+
+SEQ2SEQ: dict[str, Callable[[int], Seq2SeqConfig]] = {
+    "tiny": lambda v: translator(v, layers=2, d_model=128, heads=4, d_ff=512, dropout=0.1),
+    "base": lambda v: translator(v, layers=6, d_model=512, heads=8, d_ff=2048, dropout=0.1),
+    "big": lambda v: translator(v, layers=6, d_model=1024, heads=16, d_ff=4096, dropout=0.3),
+}
+"""Translators by name, for a size of vocabulary."""
+
+ENCODERS: dict[str, Callable[[int], EncoderConfig]] = {
+    "tiny": lambda v: bert(v, layers=2, d_model=128, heads=2, d_ff=512),
+    "mini": lambda v: bert(v, layers=4, d_model=256, heads=4, d_ff=1024),
+    "small": lambda v: bert(v, layers=4, d_model=512, heads=8, d_ff=2048),
+    "base": lambda v: bert(v, layers=12, d_model=768, heads=12, d_ff=3072),
+}
+"""Encoders by name, for a size of vocabulary."""
+
+DECODERS: dict[str, Callable[[int], DecoderConfig]] = {
+    "tiny": lambda v: gpt(v, layers=2, d_model=128, heads=4, d_ff=512),
+    "gpt2": lambda v: gpt(v, layers=12, d_model=768, heads=12, d_ff=3072),
+}
+"""Language models by name, for a size of vocabulary."""

@@ -1,0 +1,61 @@
+"""From one sequence to another (Vaswani et al. 2017, fig. 1): an encoder, and a decoder that looks at it.
+
+    P(y | x) = prod_t P(y_t | y_<t, Encoder(x))
+
+Either side may be a Transformer or recurrent. Trained on whole targets shifted by one; decoded step by step.
+"""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.layout import Layout
+from regard.models.decoder import Decoder, DecoderConfig
+from regard.models.encoder import Encoder, EncoderConfig
+from regard.nn import Ids
+from regard.nn.state import RecurrentState, TransformerState
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seq2SeqConfig:
+    encoder: EncoderConfig
+    decoder: DecoderConfig
+    shared: bool = True
+    """Source and target share one vocabulary and one embedding matrix."""
+
+    def __post_init__(self) -> None:
+        ours = (self.encoder.vocabulary, self.encoder.d_model)
+        theirs = (self.decoder.vocabulary, self.decoder.d_model)
+        if self.shared and ours != theirs:
+            raise ValueError(
+                f"shared=true needs one vocabulary and one width, but the encoder has {ours[0]} x {ours[1]} "
+                f"and the decoder {theirs[0]} x {theirs[1]}: make them equal or set shared=false"
+            )
+
+
+class Seq2Seq(nn.Module):
+    def __init__(self, config: Seq2SeqConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = Encoder(config.encoder)
+        self.decoder = Decoder(config.decoder, d_memory=config.encoder.d_model)
+        if config.shared:
+            self.encoder.embedding.tokens.weight = self.decoder.embedding.tokens.weight
+
+    def forward(
+        self, source: Ids, source_layout: Layout, target: Int[Tensor, "targets"], target_layout: Layout
+    ) -> Float[Tensor, "targets d_model"]:
+        """The decoder's states for these target tokens; `decoder.head` scores what follows each."""
+        return self.decoder(target, target_layout, self.encoder.remember(source, source_layout))
+
+    def start(
+        self, source: Ids, source_layout: Layout, *, capacity: int = 256
+    ) -> TransformerState | RecurrentState:
+        """Encode the sources: a state with one row for each, nothing decoded yet."""
+        return self.decoder.start(memory=self.encoder.remember(source, source_layout), capacity=capacity)
+
+    def step(
+        self, tokens: Int[Tensor, "rows"], state: TransformerState | RecurrentState
+    ) -> Float[Tensor, "rows vocab"]:
+        return self.decoder.step(tokens, state)

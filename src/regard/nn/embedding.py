@@ -1,0 +1,90 @@
+"""From ids to vectors, and back to scores over the vocabulary.
+
+    x = W_emb[id] (* sqrt(d_model)) + position (+ segment)      then norm where asked for, then dropout
+
+A lookup of rows learned with the rest, equal to one-hot(id) @ W_emb. The paper scales by sqrt(d_model)
+(3.4) so that tied weights of size d_model^-0.5 meet positions of size 1; BERT does not, and normalises the
+sum instead. The way back:
+
+    logits = x W^T (+ b)        W a matrix of its own, or W_emb again: tied (Press and Wolf 2017)
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.nn.positions import LearnedPositions, SinusoidalPositions
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EmbeddingConfig:
+    scaled: bool = True
+    """Multiply the token's row by sqrt(d_model), as the paper does."""
+    segments: int = 0
+    """How many segments have a vector of their own (BERT: 2); 0 for none."""
+    normed: bool = False
+    """Normalise the sum, as BERT does."""
+    dropout: float = 0.1
+    """Share of the sum's elements dropped in training."""
+
+    def __post_init__(self) -> None:
+        if self.segments < 0:
+            raise ValueError(f"embedding.segments={self.segments} must be 0 or more")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"embedding.dropout={self.dropout} must be in [0, 1)")
+
+
+class Embedding(nn.Module):
+    def __init__(
+        self,
+        vocabulary: int,
+        d_model: int,
+        config: EmbeddingConfig,
+        *,
+        positions: SinusoidalPositions | LearnedPositions | None,
+        norm: nn.Module | None,
+    ) -> None:
+        super().__init__()
+        self.scale = math.sqrt(d_model) if config.scaled else 1.0
+        self.tokens = nn.Embedding(vocabulary, d_model)
+        self.segments = nn.Embedding(config.segments, d_model) if config.segments else None
+        self.positions = positions
+        self.norm = norm
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(
+        self,
+        ids: Int[Tensor, "tokens"],
+        positions: Int[Tensor, "tokens"],
+        longest: int,
+        segments: Int[Tensor, "tokens"] | None = None,
+    ) -> Float[Tensor, "tokens d_model"]:
+        """`longest` bounds the positions. Without `segments`, every token is in segment 0."""
+        x = self.tokens(ids) * self.scale
+        if self.positions is not None:
+            x = x + self.positions(positions, longest)
+        if self.segments is not None:
+            x = x + (self.segments.weight[0] if segments is None else self.segments(segments))
+        elif segments is not None:
+            raise ValueError("segments were given to an embedding without any: set embedding.segments=2")
+        if self.norm is not None:
+            x = self.norm(x)
+        return self.dropout(x)
+
+
+class VocabularyHead(nn.Module):
+    """Scores over the vocabulary. Works on whatever rows it is given: give it predicted positions only."""
+
+    def __init__(self, vocabulary: int, d_model: int, *, bias: bool, tied: nn.Embedding | None) -> None:
+        """`tied` is the embedding whose matrix it shares, if it shares one."""
+        super().__init__()
+        self.tied = tied is not None
+        self.weight = nn.Parameter(torch.empty(vocabulary, d_model)) if tied is None else tied.weight
+        self.bias = nn.Parameter(torch.empty(vocabulary)) if bias else None
+
+    def forward(self, x: Float[Tensor, "tokens d_model"]) -> Float[Tensor, "tokens vocab"]:
+        return F.linear(x, self.weight, self.bias)

@@ -1,0 +1,244 @@
+"""Attention over packed sequences, from the fastest kernel that can do what is asked.
+
+    equation  `regard.nn.attention.attend`, one sequence after the other
+    varlen    the variable-length flash kernel of PyTorch: CUDA, half precision, no weights ever in memory
+    grouped   the flash kernel for the CPU, once per run of sequences of equal length (regard.nn.grouped)
+    padded    one `scaled_dot_product_attention` over a padded grid: any device, bias, mask and dropout
+
+All four give the values of the equation; tests/nn/test_kernels.py holds them equal. `choose_kernel` is the
+one place that decides, and says why.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, cast
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn.attention.varlen import varlen_attn
+
+from regard.layout import Layout
+from regard.nn.attention import attend
+from regard.nn.grouped import attend_grouped
+from regard.nn.masks import FULL, Mask
+
+Kernel = Literal["equation", "varlen", "grouped", "padded"]
+
+Queries = Float[Tensor, "queries heads d_head"]
+Keys = Float[Tensor, "keys kv_heads d_head"]
+Values = Float[Tensor, "keys kv_heads d_value"]
+Output = Float[Tensor, "queries heads d_value"]
+Bias = Float[Tensor, "heads longest_query longest_key"]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    kernel: Kernel
+    why: str
+
+
+def choose_kernel(
+    *,
+    device: str,
+    dtype: torch.dtype,
+    d_head: int,
+    d_value: int,
+    mask: Mask = FULL,
+    biased: bool = False,
+    dropout: float = 0.0,
+    wanted: Kernel | Literal["auto"] = "auto",
+) -> Choice:
+    """The fastest kernel for these facts, or the wanted one if it can do them. `device` is its type:
+    "cuda"."""
+    refusals: dict[Kernel, str] = {}
+    if d_head != d_value:
+        refusals["varlen"] = refusals["grouped"] = f"d_value={d_value} differs from d_head={d_head}"
+    if dropout:
+        refusals["varlen"] = refusals["grouped"] = (
+            f"attention dropout={dropout} drops weights the kernel never holds"
+        )
+    if mask.chosen is not None:
+        refusals["varlen"] = refusals["grouped"] = "the mask is a free boolean one"
+    if biased:
+        refusals["varlen"] = refusals["grouped"] = "the scores get a bias"
+    if device != "cpu":
+        refusals["grouped"] = f"the tokens are on {device}, not on the CPU"
+    if d_head % 8 or d_head > 256:
+        refusals["varlen"] = f"d_head={d_head} is not a multiple of 8 up to 256"
+    if dtype not in (torch.float16, torch.bfloat16):
+        refusals["varlen"] = f"{dtype} is not a half precision"
+    if device != "cuda":
+        refusals["varlen"] = f"the tokens are on {device}, not on CUDA"
+    if wanted == "auto":
+        return _fastest(refusals, device, dtype)
+    if refusal := refusals.get(wanted):
+        raise ValueError(f"kernel={wanted!r} cannot do this: {refusal}; choose 'auto'")
+    return Choice(wanted, "it was asked for")
+
+
+def _fastest(refusals: dict[Kernel, str], device: str, dtype: torch.dtype) -> Choice:
+    if "varlen" not in refusals:
+        return Choice("varlen", f"{dtype} on CUDA, no bias, no dropout, no free mask")
+    if "grouped" not in refusals:
+        return Choice("grouped", "on the CPU, no bias, no dropout, no free mask")
+    first: Kernel = "varlen" if device == "cuda" else "grouped"
+    return Choice("padded", f"not {first}: {refusals[first]}")
+
+
+def attend_packed(
+    queries: Queries,
+    keys: Keys,
+    values: Values,
+    query_layout: Layout,
+    key_layout: Layout,
+    mask: Mask = FULL,
+    *,
+    bias: Bias | None = None,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    kernel: Kernel | Literal["auto"] = "auto",
+) -> Output:
+    """Each sequence of queries attends to the keys of the same sequence. `bias` is between positions: a
+    sequence takes the corner of its own size. `dropout` always applies when it is given."""
+    if query_layout.sequences != key_layout.sequences:
+        raise ValueError(
+            f"{query_layout.sequences} sequences of queries but {key_layout.sequences} of keys: "
+            "each sequence of queries asks the keys of one"
+        )
+    scale = queries.shape[-1] ** -0.5 if scale is None else scale
+    choice = choose_kernel(
+        device=queries.device.type,
+        dtype=queries.dtype,
+        d_head=queries.shape[-1],
+        d_value=values.shape[-1],
+        mask=mask,
+        biased=bias is not None,
+        dropout=dropout,
+        wanted=kernel,
+    )
+    match choice.kernel:
+        case "varlen":
+            return _varlen(queries, keys, values, query_layout, key_layout, mask, scale)
+        case "grouped":
+            before, after = _reach(mask)
+            offsets = query_layout.host_offsets, key_layout.host_offsets
+            return attend_grouped(queries, keys, values, *offsets, before, after, scale)[0]
+        case "padded":
+            return _padded(queries, keys, values, query_layout, key_layout, mask, bias, scale, dropout)
+        case "equation":
+            return _each(queries, keys, values, query_layout, key_layout, mask, bias, scale, dropout)
+
+
+def _reach(mask: Mask) -> tuple[int, int]:
+    """The kernels' spelling of a mask's reach: -1 for all."""
+    return (-1 if mask.before is None else mask.before, -1 if mask.after is None else mask.after)
+
+
+def _each(
+    queries: Queries,
+    keys: Keys,
+    values: Values,
+    query_layout: Layout,
+    key_layout: Layout,
+    mask: Mask,
+    bias: Bias | None,
+    scale: float,
+    dropout: float,
+) -> Output:
+    outputs = []
+    parts = zip(query_layout.split(queries), key_layout.split(keys), key_layout.split(values), strict=True)
+    for sequence, (q, k, v) in enumerate(parts):
+        visible = mask.visible(len(q), len(k), sequence, q.device)
+        corner = None if bias is None else bias[:, : len(q), : len(k)]
+        outputs.append(attend(q, k, v, visible, bias=corner, scale=scale, dropout=dropout))
+    return torch.cat(outputs) if outputs else queries.new_empty(0, queries.shape[1], values.shape[2])
+
+
+def _varlen(
+    queries: Queries,
+    keys: Keys,
+    values: Values,
+    query_layout: Layout,
+    key_layout: Layout,
+    mask: Mask,
+    scale: float,
+) -> Output:
+    output = varlen_attn(
+        queries,
+        keys,
+        values,
+        query_layout.offsets,
+        key_layout.offsets,
+        query_layout.longest,
+        key_layout.longest,
+        scale=scale,
+        window_size=_reach(mask),
+        enable_gqa=queries.shape[1] != keys.shape[1],
+    )
+    return cast(Tensor, output)  # it gives more only when more is asked for
+
+
+def _padded(
+    queries: Queries,
+    keys: Keys,
+    values: Values,
+    query_layout: Layout,
+    key_layout: Layout,
+    mask: Mask,
+    bias: Bias | None,
+    scale: float,
+    dropout: float,
+) -> Output:
+    """One call over a grid of all sequences. The scores of empty cells are hidden like any other hidden
+    score."""
+    device = queries.device
+    share = queries.shape[1] // keys.shape[1]
+    visible = mask.grid(query_layout.lengths, key_layout.lengths, query_layout.longest, key_layout.longest)
+    # A row with nothing to see would be NaN: let it see everything, then drop what it saw.
+    blind = ~visible.any(dim=-1, keepdim=True)
+    shown = (visible | blind).unsqueeze(1)
+    if bias is not None:
+        corner = bias[:, : query_layout.longest, : key_layout.longest]
+        shown = torch.where(shown, corner, torch.tensor(-torch.inf, dtype=bias.dtype, device=device))
+        shown = shown.to(queries.dtype)
+    grid = F.scaled_dot_product_attention(
+        query_layout.to_grid(queries).transpose(1, 2),
+        key_layout.to_grid(keys.repeat_interleave(share, dim=1)).transpose(1, 2),
+        key_layout.to_grid(values.repeat_interleave(share, dim=1)).transpose(1, 2),
+        attn_mask=shown,
+        dropout_p=dropout,
+        scale=scale,
+    )
+    return query_layout.from_grid(grid.transpose(1, 2).masked_fill(blind.unsqueeze(-1), 0.0))
+
+
+def attend_cached(
+    queries: Float[Tensor, "rows heads d_head"],
+    keys: Float[Tensor, "rows kv_heads key d_head"],
+    values: Float[Tensor, "rows kv_heads key d_value"],
+    places: Int[Tensor, "rows"] | None,
+    *,
+    before: int | None = None,
+    bias: Callable[[Int[Tensor, "rows key"]], Float[Tensor, "heads rows key"]] | None = None,
+) -> Float[Tensor, "rows heads d_value"]:
+    """One query in each row asks that row's cached keys, itself included. `places` are the queries'
+    positions: row r has keys up to places[r], and what its buffer holds behind them is hidden. None says
+    that every row is full. `bias` is a function of the distance between key and query."""
+    rows, kv_heads, columns = keys.shape[:3]
+    shown: Tensor | None = None
+    if places is not None or bias is not None:
+        last = columns - 1 if places is None else places[:, None]
+        distance = (torch.arange(columns, device=keys.device) - last).expand(rows, columns)
+        visible = distance <= 0
+        if before is not None:
+            visible = visible & (distance >= -before)
+        if bias is None:
+            shown = visible[:, None, None, :]
+        else:
+            biases = bias(distance).masked_fill(~visible, -torch.inf).to(queries.dtype)
+            shown = biases.transpose(0, 1).unflatten(1, (kv_heads, -1))
+    # The queries that share a key head are a query axis to the kernel: the cache is never repeated.
+    grid = F.scaled_dot_product_attention(queries.unflatten(1, (kv_heads, -1)), keys, values, attn_mask=shown)
+    return grid.flatten(1, 2)

@@ -1,0 +1,170 @@
+"""The parts around attention: feed-forward, norm, residual, and the layer they make.
+
+    feed-forward   ReLU(x W_1 + b_1) W_2 + b_2, for each token alone     Vaswani et al. 2017, 3.3
+    GEGLU, SwiGLU  (act(x W_g) * (x W_1)) W_2                            Shazeer 2020
+    LayerNorm      gamma (x - mean) / sqrt(var + eps) + beta             Ba et al. 2016
+    RMSNorm        gamma x / sqrt(mean(x^2) + eps)                       Zhang and Sennrich 2019
+    post-norm      norm(x + dropout(layer(x)))                           the paper
+    pre-norm       x + dropout(layer(norm(x)))                           Xiong et al. 2020
+
+Both norms look at one token's vector only, so an example's output cannot depend on its batch; batch norm
+would mix the examples. tests/nn/test_layers.py holds the layer equal to torch.nn.TransformerEncoderLayer
+and DecoderLayer.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.layout import Layout
+from regard.nn import Stream
+from regard.nn.masks import Mask
+from regard.nn.multihead import CrossAttention, SelfAttention
+from regard.nn.state import CrossCache, Memory, SelfCache
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NormConfig:
+    kind: Literal["layer", "rms"] = "layer"
+    """LayerNorm, or RMSNorm: no mean, no beta."""
+    place: Literal["post", "pre"] = "post"
+    """After the residual sum, as in the paper, or before the layer, which trains without warm-up."""
+    eps: float = 1e-5
+    """Added to the variance."""
+
+    def __post_init__(self) -> None:
+        if self.eps <= 0:
+            raise ValueError(f"norm.eps={self.eps} must be greater than 0")
+
+
+def build_norm(config: NormConfig, d_model: int) -> nn.Module:
+    match config.kind:
+        case "layer":
+            return nn.LayerNorm(d_model, eps=config.eps)
+        case "rms":
+            return nn.RMSNorm(d_model, eps=config.eps)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FeedForwardConfig:
+    d_ff: int | None = None
+    """Inner width; 4 * d_model unless given."""
+    activation: Literal["relu", "gelu", "gelu_tanh", "geglu", "swiglu"] = "relu"
+    """gelu_tanh is the approximation that GPT-2 uses; geglu and swiglu have a third matrix, the gate."""
+    bias: bool = True
+    """b_1 and b_2."""
+    dropout: float = 0.0
+    """Share of the inner elements dropped in training; the paper drops none there."""
+
+    def __post_init__(self) -> None:
+        if self.d_ff is not None and self.d_ff < 1:
+            raise ValueError(f"feed_forward.d_ff={self.d_ff} must be at least 1")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"feed_forward.dropout={self.dropout} must be in [0, 1)")
+
+
+class FeedForward(nn.Module):
+    """The same small network for each token by itself."""
+
+    def __init__(self, d_model: int, config: FeedForwardConfig) -> None:
+        super().__init__()
+        self.activation = config.activation
+        self.gated = config.activation in ("geglu", "swiglu")
+        d_ff = config.d_ff or 4 * d_model
+        # With a gate, both its matrix and W_1 in one: [gate ; inner].
+        self.inner = nn.Linear(d_model, 2 * d_ff if self.gated else d_ff, bias=config.bias)
+        self.output = nn.Linear(d_ff, d_model, bias=config.bias)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Stream) -> Stream:
+        return self.output(self.dropout(self.activate(self.inner(x))))
+
+    def activate(self, inner: Float[Tensor, "tokens d_inner"]) -> Float[Tensor, "tokens d_ff"]:
+        match self.activation:
+            case "relu":
+                return F.relu(inner, inplace=True)  # nothing else needs what the matrix gave
+            case "gelu":
+                return F.gelu(inner)
+            case "gelu_tanh":
+                return F.gelu(inner, approximate="tanh")
+            case "geglu":
+                gate, inner = inner.chunk(2, dim=-1)
+                return F.gelu(gate) * inner
+            case "swiglu":
+                gate, inner = inner.chunk(2, dim=-1)
+                return F.silu(gate) * inner
+
+
+class Residual(nn.Module):
+    """x + layer(x), with the norm where the configuration puts it."""
+
+    def __init__(self, norm: nn.Module, place: Literal["post", "pre"], dropout: float) -> None:
+        super().__init__()
+        self.norm = norm
+        self.place = place
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Stream, layer: Callable[[Stream], Stream]) -> Stream:
+        match self.place:
+            case "post":
+                return self.norm(x + self.dropout(layer(x)))
+            case "pre":
+                return x + self.dropout(layer(self.norm(x)))
+
+
+class TransformerLayer(nn.Module):
+    """Self-attention, cross-attention where there is a memory to look at, feed-forward; each in a residual.
+    One class for encoders and decoders: what a token may see is the mask's business."""
+
+    def __init__(
+        self,
+        *,
+        attention: SelfAttention,
+        cross_attention: CrossAttention | None,
+        feed_forward: FeedForward,
+        residual: Callable[[], Residual],
+    ) -> None:
+        super().__init__()
+        self.attention = attention
+        self.attention_residual = residual()
+        self.cross_attention = cross_attention
+        self.cross_residual = None if cross_attention is None else residual()
+        self.feed_forward = feed_forward
+        self.feed_forward_residual = residual()
+
+    def forward(
+        self,
+        x: Stream,
+        layout: Layout,
+        mask: Mask,
+        memory: Memory | None = None,
+        cache: SelfCache | None = None,
+    ) -> Stream:
+        """With a `cache`, the keys and values are also written there: the prefix of a decoding to come."""
+        x = self.attention_residual(x, lambda x: self.attention(x, layout, mask, cache))
+        if self.cross_attention is not None and self.cross_residual is not None:
+            if memory is None:
+                raise ValueError("this layer has cross-attention: give it the encoder's memory")
+            cross = self.cross_attention
+            x = self.cross_residual(x, lambda x: cross(x, layout, memory.states, memory.layout))
+        return self.feed_forward_residual(x, self.feed_forward)
+
+    def step(
+        self,
+        x: Float[Tensor, "rows d_model"],
+        mask: Mask,
+        cache: SelfCache,
+        cross: CrossCache | None,
+    ) -> Float[Tensor, "rows d_model"]:
+        """The same for one new token in each row, everything before it taken from the cache."""
+        x = self.attention_residual(x, lambda x: self.attention.step(x, mask, cache))
+        if self.cross_attention is not None and self.cross_residual is not None:
+            if cross is None:
+                raise ValueError("this layer has cross-attention: start the state with the encoder's memory")
+            attention = self.cross_attention
+            x = self.cross_residual(x, lambda x: attention.step(x, cross))
+        return self.feed_forward_residual(x, self.feed_forward)

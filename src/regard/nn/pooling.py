@@ -1,0 +1,122 @@
+"""Attention with a free score and a free query, one head: over recurrent states, or to pool a sequence.
+
+    output = sum_i softmax_i(s(q, k_i)) v_i
+
+The query may be a fixed vector, a trained vector (one for all sequences: pooling), or a decoder's state.
+"""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.layout import Layout
+from regard.nn.attention import additive_scores, weigh
+from regard.nn.kernels import attend_packed
+
+Score = Literal["additive", "dot", "scaled"]
+
+
+class ScoredAttention(nn.Module):
+    """Queries ask the keys of their own sequence. With the additive score they may differ in width; a dot
+    product of different widths first brings the query to the key's (Luong et al. 2015, "general")."""
+
+    def __init__(self, score: Score, *, d_query: int, d_key: int, d_hidden: int | None = None) -> None:
+        super().__init__()
+        self.score = score
+        self.match: nn.Linear | None = None
+        match score:
+            case "additive":
+                d_hidden = d_hidden or d_key
+                self.match = nn.Linear(d_query, d_hidden, bias=False)
+                self.project_keys = nn.Linear(d_key, d_hidden, bias=False)
+                self.direction = nn.Parameter(torch.empty(d_hidden))
+            case "dot" | "scaled":
+                if d_query != d_key:
+                    self.match = nn.Linear(d_query, d_key, bias=False)
+
+    def prepare(self, keys: Float[Tensor, "keys d_key"]) -> Float[Tensor, "keys d_score"]:
+        """What the score needs of the keys, whatever the query: computed once when queries come one by
+        one."""
+        return self.project_keys(keys) if self.score == "additive" else keys
+
+    def forward(
+        self,
+        queries: Float[Tensor, "queries d_query"],
+        prepared: Float[Tensor, "keys d_score"],
+        values: Float[Tensor, "keys d_value"],
+        query_layout: Layout,
+        key_layout: Layout,
+    ) -> Float[Tensor, "queries d_value"]:
+        """`prepared` are keys that went through `prepare`."""
+        asked = queries if self.match is None else self.match(queries)
+        if self.score == "additive":
+            weights = self._additive_weights(asked, prepared, query_layout, key_layout)
+            return query_layout.from_grid(weights @ key_layout.to_grid(values))
+        heads = attend_packed(
+            asked.unsqueeze(1),
+            prepared.unsqueeze(1),
+            values.unsqueeze(1),
+            query_layout,
+            key_layout,
+            scale=1.0 if self.score == "dot" else None,
+        )
+        return heads.squeeze(1)
+
+    def _additive_weights(
+        self,
+        asked: Float[Tensor, "queries d_score"],
+        prepared: Float[Tensor, "keys d_score"],
+        query_layout: Layout,
+        key_layout: Layout,
+    ) -> Float[Tensor, "sequences query key"]:
+        scores = additive_scores(query_layout.to_grid(asked), key_layout.to_grid(prepared), self.direction)
+        columns = torch.arange(key_layout.longest, device=scores.device)
+        return weigh(scores, (columns < key_layout.lengths[:, None, None]).expand_as(scores))
+
+
+class AttentionPooling(nn.Module):
+    """One vector for each sequence: the tokens, weighed by a query."""
+
+    query: Tensor | None
+
+    def __init__(
+        self, d_model: int, query: Literal["fixed", "trained", "state"] = "trained", score: Score = "scaled"
+    ) -> None:
+        """A fixed query keeps its first value; "state" takes a query of each sequence's own with every
+        call."""
+        super().__init__()
+        self.attention = ScoredAttention(score, d_query=d_model, d_key=d_model)
+        match query:
+            case "fixed":
+                self.register_buffer("query", torch.empty(d_model))
+            case "trained":
+                self.query = nn.Parameter(torch.empty(d_model))
+            case "state":
+                self.query = None
+
+    def forward(
+        self,
+        x: Float[Tensor, "tokens d_model"],
+        layout: Layout,
+        state: Float[Tensor, "sequences d_model"] | None = None,
+    ) -> Float[Tensor, "sequences d_model"]:
+        if (self.query is None) == (state is None):
+            raise ValueError("give a state exactly when the pooling was built with query='state'")
+        queries = self.query.expand(layout.sequences, -1) if self.query is not None else state
+        one_each = Layout.of([1] * layout.sequences).to(x.device)
+        return self.attention(queries, self.attention.prepare(x), x, one_each, layout)
+
+
+def pool_mean(x: Float[Tensor, "tokens d_model"], layout: Layout) -> Float[Tensor, "sequences d_model"]:
+    """The mean over each sequence's tokens; zeros for an empty one."""
+    sums = x.new_zeros(layout.sequences, x.shape[1]).index_add(0, layout.owners, x)
+    return sums / layout.lengths.clamp(min=1).unsqueeze(1)
+
+
+def pool_max(x: Float[Tensor, "tokens d_model"], layout: Layout) -> Float[Tensor, "sequences d_model"]:
+    """The largest of each dimension over a sequence's tokens; zeros for an empty one."""
+    owners = layout.owners.unsqueeze(1).expand_as(x)
+    zeros = x.new_zeros(layout.sequences, x.shape[1])
+    return zeros.scatter_reduce(0, owners, x, reduce="amax", include_self=False)

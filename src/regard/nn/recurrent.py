@@ -1,0 +1,198 @@
+"""Before the Transformer: recurrent encoders and decoders over the same packed tokens.
+
+    h_t = LSTM(x_t, h_(t-1))  or  GRU        Hochreiter and Schmidhuber 1997; Cho et al. 2014
+    without attention   the decoder starts from the encoder's last state, which carries the whole sentence
+    with attention      c_t = sum_i softmax_i(s(h_t, m_i)) m_i over the encoder's states m,
+                        output_t = tanh(W [c_t ; h_t])              Luong et al. 2015, eq. 5
+
+A token must wait for the one before it: that is what the Transformer did away with. The attention of a step
+looks at the state of that step and is not fed into the next one (no "input feeding"), so a whole target
+sentence needs one recurrent pass and then one packed attention.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from regard.layout import Layout
+from regard.nn import Stream
+from regard.nn.pooling import ScoredAttention
+from regard.nn.state import Memory, RecurrentState, Sources
+
+Hidden = Float[Tensor, "layers sequences d_hidden"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecurrentConfig:
+    kind: Literal["recurrent"] = "recurrent"
+    cell: Literal["lstm", "gru"] = "lstm"
+    layers: int = 2
+    """Recurrent layers, one on top of the other."""
+    bidirectional: bool = True
+    """Encoders: half of the width reads forwards, half backwards. Decoders read forwards."""
+    attention: Literal["none", "additive", "dot", "scaled"] = "additive"
+    """Decoders: the score by which each step looks at the encoder's states."""
+    dropout: float = 0.2
+    """Share of each layer's output dropped in training, but for the last."""
+
+    def __post_init__(self) -> None:
+        if self.layers < 1:
+            raise ValueError(f"layers={self.layers} must be at least 1")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout={self.dropout} must be in [0, 1)")
+
+
+def _build_cells(config: RecurrentConfig, d_model: int, *, bidirectional: bool) -> nn.LSTM | nn.GRU:
+    cells = nn.LSTM if config.cell == "lstm" else nn.GRU
+    return cells(
+        d_model,
+        d_model // 2 if bidirectional else d_model,
+        num_layers=config.layers,
+        bidirectional=bidirectional,
+        dropout=config.dropout if config.layers > 1 else 0.0,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _TimeOrder:
+    """The packed tokens of a layout in the order that recurrent kernels want: all first tokens, all second
+    tokens, ..., longer sequences first. Empty sequences take no part."""
+
+    tokens: Int[Tensor, "tokens"]
+    back: Int[Tensor, "tokens"]
+    counts: Int[Tensor, "steps"]
+    """How many sequences are still running at each step; on the host."""
+    sequences: Int[Tensor, "running"]
+
+    @classmethod
+    def of(cls, layout: Layout) -> "_TimeOrder":
+        device = layout.offsets.device
+        offsets = layout.host_offsets.long()
+        lengths = offsets.diff()
+        ranking = lengths.argsort(descending=True, stable=True)
+        rank = torch.empty_like(ranking)
+        rank[ranking] = torch.arange(len(ranking))
+        owners = torch.arange(len(lengths)).repeat_interleave(lengths)
+        positions = torch.arange(layout.tokens) - offsets[owners]
+        order = (positions * len(lengths) + rank[owners]).argsort()
+        back = torch.empty_like(order)
+        back[order] = torch.arange(len(order))
+        running = ranking[: int((lengths > 0).sum())]
+        return cls(order.to(device), back.to(device), torch.bincount(positions), running.to(device))
+
+
+def _run(
+    cells: nn.LSTM | nn.GRU,
+    x: Stream,
+    layout: Layout,
+    hidden: Hidden | None = None,
+    cell: Hidden | None = None,
+) -> tuple[Stream, Hidden, Hidden | None]:
+    """All tokens through the recurrent layers; the state after each, and each sequence's last hidden (and
+    cell) state. Sequences start from `hidden` and `cell`, or from zeros; an empty one stays where it
+    starts."""
+    directions = 2 if cells.bidirectional else 1
+    shape = (cells.num_layers * directions, layout.sequences, cells.hidden_size)
+    hidden = x.new_zeros(shape) if hidden is None else hidden
+    cell = x.new_zeros(shape) if cell is None and isinstance(cells, nn.LSTM) else cell
+    if layout.tokens == 0:
+        return x.new_zeros(0, directions * cells.hidden_size), hidden, cell
+    order = _TimeOrder.of(layout)
+    steps = PackedSequence(x.index_select(0, order.tokens), order.counts)
+    start = hidden.index_select(1, order.sequences)
+    if cell is None:
+        output, last = cells(steps, start)
+    else:
+        output, (last, last_cell) = cells(steps, (start, cell.index_select(1, order.sequences)))
+        cell = cell.index_copy(1, order.sequences, last_cell)
+    return output.data.index_select(0, order.back), hidden.index_copy(1, order.sequences, last), cell
+
+
+class RecurrentEncoder(nn.Module):
+    def __init__(self, d_model: int, config: RecurrentConfig) -> None:
+        super().__init__()
+        if config.bidirectional and d_model % 2:
+            raise ValueError(f"d_model={d_model} is odd: a bidirectional encoder needs an even width")
+        self.cells = _build_cells(config, d_model, bidirectional=config.bidirectional)
+
+    def forward(self, x: Stream, layout: Layout) -> Stream:
+        return _run(self.cells, x, layout)[0]
+
+    def summary(self, states: Stream, layout: Layout) -> Float[Tensor, "sequences d_model"]:
+        """The last state of each direction: forwards at the last token, backwards at the first. Zeros for an
+        empty sequence."""
+        empty = (layout.lengths == 0).unsqueeze(1)
+        last = states.index_select(0, layout.lasts.clamp(min=0))
+        if self.cells.bidirectional:
+            first = states.index_select(0, layout.firsts.clamp(max=max(layout.tokens - 1, 0)))
+            half = states.shape[1] // 2
+            last = torch.cat([last[:, :half], first[:, half:]], dim=1)
+        return last.masked_fill(empty, 0.0)
+
+
+class RecurrentDecoder(nn.Module):
+    """With a memory it starts from the memory's summary, through a trained matrix; without one, from
+    zeros."""
+
+    def __init__(self, d_model: int, config: RecurrentConfig, *, d_memory: int | None) -> None:
+        super().__init__()
+        self.cells = _build_cells(config, d_model, bidirectional=False)
+        self.bridge: nn.Linear | None = None
+        self.attention: ScoredAttention | None = None
+        if d_memory is not None:
+            parts = 2 if config.cell == "lstm" else 1
+            self.bridge = nn.Linear(d_memory, parts * config.layers * d_model)
+            if config.attention != "none":
+                self.attention = ScoredAttention(config.attention, d_query=d_model, d_key=d_memory)
+                self.combine = nn.Linear(d_memory + d_model, d_model, bias=False)
+
+    def forward(
+        self, x: Stream, layout: Layout, memory: Memory | None = None, state: RecurrentState | None = None
+    ) -> Stream:
+        """With a `state`, these tokens continue it, and it moves past them."""
+        state = state or self.start(rows=layout.sequences, capacity=0, like=x, memory=memory)
+        output, state.hidden, state.cell = _run(self.cells, x, layout, state.hidden, state.cell)
+        state.lengths = state.lengths + layout.lengths
+        if self.attention is None or state.prepared is None or memory is None:
+            return output
+        context = self.attention(output, state.prepared, memory.states, layout, memory.layout)
+        return torch.tanh(self.combine(torch.cat([context, output], dim=1)))
+
+    def start(
+        self, *, rows: int, capacity: int, like: Float[Tensor, "..."], memory: Memory | None = None
+    ) -> RecurrentState:
+        """A state with nothing decoded yet; `capacity` is for decoders whose memory of the past grows."""
+        layers, d_model = self.cells.num_layers, self.cells.hidden_size
+        lengths = torch.zeros(rows, dtype=torch.int64, device=like.device)
+        if memory is None or self.bridge is None:
+            hidden = like.new_zeros(layers, rows, d_model)
+            cell = torch.zeros_like(hidden) if isinstance(self.cells, nn.LSTM) else None
+            return RecurrentState(hidden=hidden, cell=cell, lengths=lengths)
+        first = (
+            torch.tanh(self.bridge(memory.summary)).unflatten(1, (-1, layers, d_model)).permute(1, 2, 0, 3)
+        )
+        return RecurrentState(
+            hidden=first[0].contiguous(),
+            cell=first[1].contiguous() if isinstance(self.cells, nn.LSTM) else None,
+            lengths=lengths,
+            sources=Sources(memory.layout),
+            prepared=None if self.attention is None else self.attention.prepare(memory.states),
+            values=memory.states,
+        )
+
+    def step(self, x: Float[Tensor, "rows d_model"], state: RecurrentState) -> Float[Tensor, "rows d_model"]:
+        if state.cell is None:
+            output, state.hidden = self.cells(x.unsqueeze(0), state.hidden)
+        else:
+            output, (state.hidden, state.cell) = self.cells(x.unsqueeze(0), (state.hidden, state.cell))
+        output = output.squeeze(0)
+        state.lengths = state.lengths + 1
+        if self.attention is None or state.prepared is None or state.sources is None:
+            return output
+        sources = state.sources
+        context = self.attention(output, state.prepared, state.values, sources.asking, sources.layout)
+        return torch.tanh(self.combine(torch.cat([context, output], dim=1)))

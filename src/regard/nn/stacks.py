@@ -1,0 +1,146 @@
+"""N identical layers: the body of every Transformer here.
+
+Vaswani et al. 2017, 3.1. Encoder: full mask. Decoder: causal mask, and cross-attention where there is an
+encoder to look at.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal, cast
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.layout import Layout
+from regard.nn import Stream
+from regard.nn.layers import (
+    FeedForward,
+    FeedForwardConfig,
+    NormConfig,
+    Residual,
+    TransformerLayer,
+    build_norm,
+)
+from regard.nn.masks import Mask
+from regard.nn.multihead import AttentionConfig, CrossAttention, SelfAttention
+from regard.nn.pooling import pool_mean
+from regard.nn.positions import PositionsConfig, rotary_positions, score_bias
+from regard.nn.state import CrossCache, KeyValueCache, Memory, Sources, TransformerState
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TransformerConfig:
+    kind: Literal["transformer"] = "transformer"
+    layers: int = 6
+    """Identical layers, one after the other."""
+    attention: AttentionConfig = field(default_factory=AttentionConfig)
+    feed_forward: FeedForwardConfig = field(default_factory=FeedForwardConfig)
+    norm: NormConfig = field(default_factory=NormConfig)
+    final_norm: bool | None = None
+    """One more norm after the last layer; unless given, exactly where pre-norm leaves the stream without
+    one."""
+    dropout: float = 0.1
+    """Share of each sublayer's output dropped in training, before it is added."""
+    window: int | None = None
+    """Sliding window: how many tokens each way (backwards only, if causal) a token sees; None for all."""
+
+    def __post_init__(self) -> None:
+        if self.layers < 1:
+            raise ValueError(f"layers={self.layers} must be at least 1")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout={self.dropout} must be in [0, 1)")
+        if self.window is not None and self.window < 1:
+            raise ValueError(f"window={self.window} must be at least 1, or None to see everything")
+
+
+class Stack(nn.Module):
+    def __init__(
+        self,
+        d_model: int,
+        config: TransformerConfig,
+        positions: PositionsConfig,
+        *,
+        causal: bool,
+        d_memory: int | None = None,
+    ) -> None:
+        """With a `d_memory`, each layer also attends to a memory of that width."""
+        super().__init__()
+        self.mask = Mask(before=config.window, after=0 if causal else config.window)
+        d_head = config.attention.width(d_model)
+
+        def residual() -> Residual:
+            return Residual(build_norm(config.norm, d_model), config.norm.place, config.dropout)
+
+        self.layers = nn.ModuleList(
+            TransformerLayer(
+                attention=SelfAttention(
+                    d_model,
+                    config.attention,
+                    rotary=rotary_positions(positions, d_head),
+                    bias=score_bias(positions, config.attention.heads),
+                ),
+                cross_attention=None
+                if d_memory is None
+                else CrossAttention(d_model, config.attention, d_memory=d_memory),
+                feed_forward=FeedForward(d_model, config.feed_forward),
+                residual=residual,
+            )
+            for _ in range(config.layers)
+        )
+        final = config.norm.place == "pre" if config.final_norm is None else config.final_norm
+        self.final_norm = build_norm(config.norm, d_model) if final else None
+
+    @property
+    def each(self) -> list[TransformerLayer]:
+        return [cast(TransformerLayer, layer) for layer in self.layers]
+
+    def forward(
+        self, x: Stream, layout: Layout, memory: Memory | None = None, state: TransformerState | None = None
+    ) -> Stream:
+        """With a `state`, the keys and values of these tokens are kept there, so that steps can follow."""
+        if state is not None:
+            state.cache.reserve(layout.longest)
+        for index, layer in enumerate(self.each):
+            x = layer(x, layout, self.mask, memory, None if state is None else state.cache.layer(index))
+        if state is not None:
+            state.cache.advance(layout.host_offsets.diff().long())
+        return x if self.final_norm is None else self.final_norm(x)
+
+    def summary(self, states: Stream, layout: Layout) -> Float[Tensor, "sequences d_model"]:
+        return pool_mean(states, layout)
+
+    def start(
+        self, *, rows: int, capacity: int, like: Float[Tensor, "..."], memory: Memory | None = None
+    ) -> TransformerState:
+        """A state with nothing decoded yet. With a memory there is one row for each source sentence, and
+        its keys and values are computed here, once."""
+        attention = self.each[0].attention
+        cache = KeyValueCache(
+            layers=len(self.layers),
+            rows=rows,
+            capacity=capacity,
+            kv_heads=attention.kv_heads,
+            d_head=attention.d_head,
+            d_value=attention.d_value,
+            like=like,
+        )
+        if memory is None:
+            return TransformerState(cache, None, ())
+        sources = Sources(memory.layout)
+        crosses = []
+        for layer in self.each:
+            if layer.cross_attention is None:
+                raise ValueError("a memory was given, but these layers have no cross-attention")
+            keys, values = layer.cross_attention.keys_values(memory.states)
+            crosses.append(CrossCache(keys, values, sources))
+        return TransformerState(cache, sources, tuple(crosses))
+
+    def step(
+        self, x: Float[Tensor, "rows d_model"], state: TransformerState
+    ) -> Float[Tensor, "rows d_model"]:
+        """One new token in each row."""
+        state.cache.reserve(1)
+        for index, layer in enumerate(self.each):
+            cross = state.crosses[index] if state.crosses else None
+            x = layer.step(x, self.mask, state.cache.layer(index), cross)
+        state.cache.advance()
+        return x if self.final_norm is None else self.final_norm(x)

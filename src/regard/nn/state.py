@@ -1,0 +1,249 @@
+"""What decoding remembers between steps.
+
+A decoder takes `step(tokens, state) -> logits`, one new token in each row, and search takes
+`state.select(rows)`: keep, drop, repeat or reorder rows. Nothing else is needed for greedy search, sampling
+and beams, whatever the model. Both change the state in place.
+
+    KeyValueCache   the keys and values of every layer's self-attention, in buffers allocated ahead
+    Sources         which source sentence each row decodes; rows of one source share its keys and values
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.layout import Layout
+
+Rows = Int[Tensor, "kept"] | Sequence[int]
+
+
+@runtime_checkable
+class State(Protocol):
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def lengths(self) -> Int[Tensor, "rows"]:
+        """How many tokens each row has seen: the position of its next one."""
+
+    @property
+    def longest(self) -> int:
+        """A bound of the lengths, known on the host."""
+
+    def select(self, rows: Rows) -> None:
+        """Row i becomes what row rows[i] was."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Memory:
+    """What a decoder looks at: the encoder's states, and where each source sentence lies."""
+
+    states: Float[Tensor, "tokens d_memory"]
+    layout: Layout
+    summary: Float[Tensor, "sequences d_memory"]
+    """Each sentence in one vector, for a decoder that starts from it."""
+
+
+class KeyValueCache:
+    """Keys and values of all layers. Row r holds `lengths[r]` tokens; rows may differ in length."""
+
+    def __init__(
+        self,
+        *,
+        layers: int,
+        rows: int,
+        capacity: int,
+        kv_heads: int,
+        d_head: int,
+        d_value: int,
+        like: Float[Tensor, "..."],
+    ) -> None:
+        """`like` gives the type and device. The capacity is a promise, not a limit: past it, buffers
+        double."""
+        shape = (layers, rows, kv_heads, max(capacity, 1))
+        self._keys = like.new_zeros(*shape, d_head)
+        self._values = like.new_zeros(*shape, d_value)
+        self._host_lengths = torch.zeros(rows, dtype=torch.int64)
+        self.lengths = self._host_lengths.to(like.device)
+
+    @property
+    def rows(self) -> int:
+        return len(self._host_lengths)
+
+    @property
+    def longest(self) -> int:
+        return int(self._host_lengths.max()) if self.rows else 0
+
+    @property
+    def level(self) -> bool:
+        """Whether all rows are equally long, so that no row needs a mask."""
+        return self.rows == 0 or int(self._host_lengths.min()) == self.longest
+
+    def layer(self, index: int) -> "SelfCache":
+        return SelfCache(self, index)
+
+    def advance(self, lengths: Int[Tensor, "rows"] | int = 1) -> None:
+        """Every layer has written its new tokens: count them in."""
+        self._host_lengths = self._host_lengths + lengths
+        self.lengths = self._host_lengths.to(self._keys.device)
+
+    def reserve(self, tokens: int) -> None:
+        """Make sure that `tokens` more fit in each row."""
+        capacity = self._keys.shape[3]
+        if (needed := self.longest + tokens) > capacity:
+            self._keys = _grown(self._keys, 3, max(needed, 2 * capacity))
+            self._values = _grown(self._values, 3, max(needed, 2 * capacity))
+
+    def select(self, rows: Rows) -> None:
+        rows = torch.as_tensor(rows, dtype=torch.int64).cpu()
+        if torch.equal(rows, torch.arange(self.rows)):
+            return
+        self._host_lengths = self._host_lengths[rows]
+        chosen = rows.to(self._keys.device)
+        self.lengths = self.lengths[chosen]
+        self._keys = _selected(self._keys, chosen, self.longest)
+        self._values = _selected(self._values, chosen, self.longest)
+
+
+def _selected(buffer: Tensor, rows: Tensor, longest: int) -> Tensor:
+    """The chosen rows come first; only the part in use is moved, into the same buffer if they fit."""
+    used = buffer[:, :, :, :longest].index_select(1, rows)
+    if len(rows) > buffer.shape[1]:
+        buffer = _grown(buffer, 1, len(rows))
+    buffer[:, : len(rows), :, :longest] = used
+    return buffer
+
+
+def _grown(buffer: Tensor, axis: int, size: int) -> Tensor:
+    shape = list(buffer.shape)
+    shape[axis] = size
+    grown = buffer.new_zeros(shape)
+    grown.narrow(axis, 0, buffer.shape[axis]).copy_(buffer)
+    return grown
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SelfCache:
+    """One layer of a `KeyValueCache`."""
+
+    whole: KeyValueCache
+    index: int
+
+    @property
+    def keys(self) -> Float[Tensor, "rows kv_heads capacity d_head"]:
+        return self.whole._keys[self.index, : self.whole.rows]
+
+    @property
+    def values(self) -> Float[Tensor, "rows kv_heads capacity d_value"]:
+        return self.whole._values[self.index, : self.whole.rows]
+
+    def write(
+        self,
+        keys: Float[Tensor, "tokens kv_heads d_head"],
+        values: Float[Tensor, "tokens kv_heads d_value"],
+        layout: Layout,
+    ) -> None:
+        """Sequence r of the layout goes to row r, behind what the row holds."""
+        owners = layout.owners
+        places = layout.positions + self.whole.lengths[owners]
+        self.keys[owners, :, places] = keys
+        self.values[owners, :, places] = values
+
+    def append(
+        self, keys: Float[Tensor, "rows kv_heads d_head"], values: Float[Tensor, "rows kv_heads d_value"]
+    ) -> None:
+        """One token to each row."""
+        rows = torch.arange(self.whole.rows, device=keys.device)
+        self.keys[rows, :, self.whole.lengths] = keys
+        self.values[rows, :, self.whole.lengths] = values
+
+
+class Sources:
+    """Which source sentence each row decodes. Rows stay in the order of their sources, so the rows of one
+    source are neighbours: to packed attention they are simply the queries of that source."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self._owners = torch.arange(layout.sequences)
+        self.asking = Layout.of([1] * layout.sequences).to(layout.offsets.device)
+
+    @property
+    def rows(self) -> int:
+        return len(self._owners)
+
+    def select(self, rows: Rows) -> None:
+        owners = self._owners[torch.as_tensor(rows, dtype=torch.int64).cpu()]
+        if bool((owners.diff() < 0).any()):
+            raise ValueError("select(rows) must keep rows in the order of their sources")
+        self._owners = owners
+        counts = torch.bincount(owners, minlength=self.layout.sequences)
+        self.asking = Layout.of(counts).to(self.layout.offsets.device)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CrossCache:
+    """One layer's keys and values of the sources: packed, computed once, shared by all rows of a source."""
+
+    keys: Float[Tensor, "tokens kv_heads d_head"]
+    values: Float[Tensor, "tokens kv_heads d_value"]
+    sources: Sources
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TransformerState:
+    """Where a Transformer decoder stands."""
+
+    cache: KeyValueCache
+    sources: Sources | None = None
+    crosses: tuple[CrossCache, ...] = ()
+    """One for each layer; none for a decoder without an encoder."""
+
+    @property
+    def rows(self) -> int:
+        return self.cache.rows
+
+    @property
+    def lengths(self) -> Int[Tensor, "rows"]:
+        return self.cache.lengths
+
+    @property
+    def longest(self) -> int:
+        return self.cache.longest
+
+    def select(self, rows: Rows) -> None:
+        self.cache.select(rows)
+        if self.sources is not None:
+            self.sources.select(rows)
+
+
+@dataclass(slots=True, eq=False)
+class RecurrentState:
+    """Where a recurrent decoder stands."""
+
+    hidden: Float[Tensor, "layers rows d_model"]
+    cell: Float[Tensor, "layers rows d_model"] | None
+    """LSTM only."""
+    lengths: Int[Tensor, "rows"]
+    longest: int = 0
+    """Nothing here depends on positions, so none is counted."""
+    sources: Sources | None = None
+    prepared: Float[Tensor, "tokens d_score"] | None = None
+    """The encoder's states as keys, where the decoder attends to them; as values:"""
+    values: Float[Tensor, "tokens d_memory"] | None = None
+
+    @property
+    def rows(self) -> int:
+        return self.hidden.shape[1]
+
+    def select(self, rows: Rows) -> None:
+        chosen = torch.as_tensor(rows, dtype=torch.int64).to(self.hidden.device)
+        self.hidden = self.hidden.index_select(1, chosen)
+        self.lengths = self.lengths.index_select(0, chosen)
+        if self.cell is not None:
+            self.cell = self.cell.index_select(1, chosen)
+        if self.sources is not None:
+            self.sources.select(rows)

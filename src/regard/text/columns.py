@@ -1,0 +1,160 @@
+"""Sentences in columns: one word a line, a blank line after each sentence (CoNLL, CoNLL-U)."""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Literal, get_args
+
+from regard.text.files import LONGEST, scan
+from regard.text.records import DataError, OnError, Origin, Skipped, Tagged, sift
+from regard.text.tags import Scheme, TagError, detect_scheme, to_iob2
+
+ConlluColumn = Literal["FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC"]
+
+_DOCUMENT_MARK = "-DOCSTART-"
+
+
+def read_conll(
+    path: str | Path,
+    *,
+    word: int = 0,
+    tag: int = -1,
+    scheme: Scheme | Literal["detect"] | None = "detect",
+    comment: str | None = None,
+    longest: int = LONGEST,
+    on_error: OnError = "raise",
+    skipped: Skipped | None = None,
+) -> Iterator[Tagged]:
+    """Sentences of words with their tags, in IOB2 whatever scheme the file is in.
+
+    Columns stand apart by tabs if the line of the first word has one, else by spaces. "detect" reads the file
+    twice; None leaves tags as they are. Lines that begin with `comment` and -DOCSTART- lines are passed over.
+    A broken line costs its sentence, which counts once.
+    """
+    if scheme == "detect":
+        unread = read_conll(
+            path,
+            word=word,
+            tag=tag,
+            scheme=None,
+            comment=comment,
+            longest=longest,
+            on_error="skip",
+            skipped=Skipped(),
+        )
+        scheme = detect_scheme(sentence.tags for sentence in unread)
+    blocks = _scan_blocks(path, comment, longest)
+    return sift(_read_conll(str(path), blocks, word, tag, scheme), on_error, skipped)
+
+
+def read_conllu(
+    path: str | Path,
+    *,
+    tag: ConlluColumn = "UPOS",
+    longest: int = LONGEST,
+    on_error: OnError = "raise",
+    skipped: Skipped | None = None,
+) -> Iterator[Tagged]:
+    """The syntactic words of a Universal Dependencies treebank with one column as their tags.
+
+    The lines of multiword tokens (1-2) are passed over, for their words follow; so are empty nodes (1.1).
+    """
+    if tag not in get_args(ConlluColumn):
+        raise ValueError(
+            f"tag={tag!r} is no column of CoNLL-U: choose from {', '.join(get_args(ConlluColumn))}"
+        )
+    place = 1 + get_args(ConlluColumn).index(tag)  # the ID comes before
+    blocks = _scan_blocks(path, "#", longest)
+    return sift(_read_conllu(str(path), blocks, place), on_error, skipped)
+
+
+_Block = list[tuple[int, str]]
+"""The numbered lines of one sentence."""
+
+
+def _scan_blocks(path: str | Path, comment: str | None, longest: int) -> Iterator[_Block | DataError]:
+    """Sentences as their lines; for one with a broken line, its first error.
+
+    A sentence is held to the limit of a line, or a file without blank lines would be read into memory whole.
+    """
+    file = str(path)
+    block: _Block = []
+    size = 0
+    error: DataError | None = None
+    for number, line in enumerate(
+        chain(scan(path, longest), [""]), 1
+    ):  # the last sentence ends with the file
+        if isinstance(line, DataError):
+            error = error or line
+        elif not line.strip(" \t") or line.startswith(_DOCUMENT_MARK):
+            if error or block:
+                yield error or block
+            block, size, error = [], 0, None
+        elif error is None and not (comment and line.startswith(comment)):
+            block.append((number, line))
+            size += len(line)
+            if size > longest:
+                error = DataError(
+                    Origin(file, block[0][0]), "sentence too long", f"(at most {longest} characters)"
+                )
+
+
+def _read_conll(
+    file: str, blocks: Iterable[_Block | DataError], word: int, tag: int, scheme: Scheme | None
+) -> Iterator[Tagged | DataError]:
+    separator, width = "", 0
+    for block in blocks:
+        if isinstance(block, DataError):
+            yield block
+            continue
+        if not separator:
+            number, line = block[0]
+            separator = "\t" if "\t" in line else " "
+            width = len(_split(line, separator))
+            if not all(-width <= column < width for column in (word, tag)):
+                remedy = f"there are {width} columns, counted from 0: check word={word} and tag={tag}"
+                raise DataError(Origin(file, number), "no such column", remedy=remedy)
+        try:
+            rows = [_split_row(file, number, line, separator, width) for number, line in block]
+            tags = tuple([row[tag] for row in rows])
+            words = tuple([row[word] for row in rows])
+            if scheme is not None:
+                tags = to_iob2(tags, scheme)
+        except TagError as error:
+            yield DataError(Origin(file, block[error.position][0]), "wrong tag", f"({error.problem})")
+        except DataError as error:
+            yield error
+        else:
+            yield Tagged(words, tags, Origin(file, block[0][0]))
+
+
+def _read_conllu(file: str, blocks: Iterable[_Block | DataError], place: int) -> Iterator[Tagged | DataError]:
+    for block in blocks:
+        if isinstance(block, DataError):
+            yield block
+            continue
+        try:
+            rows = [_split_row(file, number, line, "\t", 10) for number, line in block]
+        except DataError as error:
+            yield error
+            continue
+        rows = [row for row in rows if "-" not in row[0] and "." not in row[0]]
+        words, tags = tuple([row[1] for row in rows]), tuple([row[place] for row in rows])
+        yield Tagged(words, tags, Origin(file, block[0][0]))
+
+
+def _split_row(file: str, number: int, line: str, separator: str, width: int) -> list[str]:
+    row = _split(line, separator)
+    if len(row) != width:
+        raise DataError(
+            Origin(file, number), "ragged row", f"({len(row)} columns where {width} are expected)"
+        )
+    if "" in row:
+        raise DataError(Origin(file, number), "empty cell", f"in column {row.index('')}")
+    return row
+
+
+def _split(line: str, separator: str) -> list[str]:
+    # Not str.split(): it would also split a word at a no-break space.
+    cells = line.split(separator)
+    return cells if separator == "\t" else [cell for cell in cells if cell]

@@ -1,0 +1,182 @@
+"""Files as lines of text: plain, compressed or inside a zip archive, never more than one line in memory.
+
+Only a newline byte ends a line. `str.splitlines` and text mode also break at U+0085, U+2028, form feeds and
+lone carriage returns, which real text contains: parallel files would slip out of step.
+"""
+
+import bz2
+import gzip
+import io
+import lzma
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from typing import IO, BinaryIO, cast
+
+from regard.text.records import DataError, Origin
+
+LONGEST = 1_000_000
+"""The most bytes a line may have, unless a reader is told otherwise."""
+
+_Stream = io.FileIO | IO[bytes] | gzip.GzipFile | lzma.LZMAFile | bz2.BZ2File
+
+COMPRESSED = (".gz", ".xz", ".bz2", ".zip")
+
+_BROKEN_STREAM = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+_BOM = b"\xef\xbb\xbf"
+_FOREIGN_STARTS = {  # longer marks first: that of UTF-32 begins like that of UTF-16
+    b"\xff\xfe\x00\x00": "UTF-32",
+    b"\x00\x00\xfe\xff": "UTF-32",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+    b"\x1f\x8b": ".gz",
+    b"\xfd7zXZ\x00": ".xz",
+    b"PK\x03\x04": ".zip",
+}
+
+
+class LineError(DataError):
+    """A line that cannot be read as text."""
+
+    quotes: int = 0
+    """Its quotation marks: in a table, they still tell where the row ends."""
+
+
+def scan(path: str | Path, longest: int = LONGEST) -> Iterator[str | LineError]:
+    """The lines of a file without their ends (LF or CR LF); for one that is broken, its error as a value.
+
+    `path` may end in .gz, .xz, .bz2 or .zip, or name a file in an archive: "archive.zip/member". A byte order
+    mark at the start is dropped. What makes the whole file unreadable is raised.
+    """
+    file = str(path)
+    with open_bytes(path) as stream:
+        number = 0
+        try:
+            # Two bytes more than a line may have: room for its end.
+            while raw := stream.readline(longest + 2):
+                number += 1
+                if number == 1:
+                    _refuse_foreign(file, raw)
+                    if raw.startswith(_BOM):
+                        # The mark took room from the line, which must not pass for a whole one if cut short.
+                        raw = raw[3:] if raw.endswith(b"\n") else raw[3:] + stream.readline(3)
+                        if not raw:
+                            return
+                line = raw[:-2] if raw[-2:] == b"\r\n" else raw[:-1] if raw[-1:] == b"\n" else raw
+                if len(line) > longest:
+                    yield _too_long(stream, raw, Origin(file, number), longest)
+                elif b"\0" in line:
+                    yield _bad_line(line, "NUL", line.index(0), Origin(file, number))
+                else:
+                    try:
+                        text = line.decode()
+                    except UnicodeDecodeError as error:
+                        yield _bad_line(line, "invalid UTF-8", error.start, Origin(file, number))
+                    else:
+                        yield text
+        except _BROKEN_STREAM as error:
+            origin = Origin(file, number + 1)
+            raise DataError(origin, "breaks off or is corrupt", f"({error})", "get the file again") from error
+
+
+@contextmanager
+def open_bytes(path: str | Path) -> Iterator[BinaryIO]:
+    """The file's content, decompressed by the suffix of its name."""
+    path = Path(path)
+    archive = next((part for part in (path, *path.parents) if part.suffix == ".zip" and part.is_file()), None)
+    with ExitStack() as stack:
+        stream: _Stream
+        if archive is None:
+            stream = stack.enter_context(_open_plain(path))
+        else:
+            stream = stack.enter_context(_open_member(archive, path.relative_to(archive).parts))
+        match path.suffix:
+            case ".gz":
+                stream = stack.enter_context(gzip.GzipFile(fileobj=stream, mode="rb"))
+            case ".xz":
+                stream = stack.enter_context(lzma.LZMAFile(stream))
+            case ".bz2":
+                stream = stack.enter_context(bz2.BZ2File(stream))
+        # Those classes find lines in Python; the buffer does it in C.
+        yield stack.enter_context(io.BufferedReader(cast(io.RawIOBase, stream), buffer_size=1 << 17))
+
+
+def did_you_mean(name: str, present: Sequence[str]) -> str:
+    """A remedy for a name that is not among those present: the nearest one and the list."""
+    nearest = get_close_matches(name, present, n=1)
+    listed = ", ".join(repr(other) for other in present[:20]) + (", ..." if len(present) > 20 else "")
+    return (f"did you mean {nearest[0]!r}? " if nearest else "") + f"there is {listed or 'nothing'}"
+
+
+def _open_plain(path: Path) -> io.FileIO:
+    whole = Origin(str(path))
+    if path.is_dir():
+        raise DataError(whole, "a directory, not a file", remedy="name a file in it")
+    try:
+        return path.open("rb", buffering=0)
+    except FileNotFoundError as error:
+        beside = sorted(other.name for other in path.parent.iterdir()) if path.parent.is_dir() else []
+        nearest = get_close_matches(path.name, beside, n=1)
+        remedy = f"did you mean {nearest[0]!r}?" if nearest else "check the path"
+        raise DataError(whole, "no such file", remedy=remedy) from error
+    except OSError as error:
+        raise DataError(whole, "cannot be opened", f"({error.strerror})", "check the path") from error
+
+
+@contextmanager
+def _open_member(archive: Path, inside: Sequence[str]) -> Iterator[IO[bytes]]:
+    whole = Origin(str(archive))
+    try:
+        opened = zipfile.ZipFile(archive)
+    except (zipfile.BadZipFile, OSError) as error:
+        raise DataError(whole, "not a whole zip archive", f"({error})", "get the file again") from error
+    with opened:
+        names = [entry.filename for entry in opened.infolist() if not entry.is_dir()]
+        if not inside and len(names) != 1:
+            example = f", as in {archive / names[0]}" if names else ""
+            raise DataError(whole, f"holds {len(names)} files", f"({', '.join(names)})", f"name one{example}")
+        name = "/".join(inside) or names[0]
+        if name not in names:
+            raise DataError(whole, f"holds no file {name!r}", remedy=did_you_mean(name, names))
+        try:
+            stream = opened.open(name)
+        except (RuntimeError, NotImplementedError, zipfile.BadZipFile) as error:
+            raise DataError(whole, f"{name!r} cannot be unpacked", f"({error})", "pack it plainly") from error
+        with stream:
+            yield stream
+
+
+def _refuse_foreign(file: str, first: bytes) -> None:
+    """Raise for a file that begins like something other than UTF-8 text."""
+    what = next((what for start, what in _FOREIGN_STARTS.items() if first.startswith(start)), None)
+    if what is None and b"\0" in first:
+        # Without a mark, UTF-16 shows itself by the empty half of its every Western letter.
+        none, many = sorted((first[0:1000:2].count(0), first[1:1000:2].count(0)))
+        if none == 0 and many > max(1, len(first[:1000]) // 4):
+            what = "UTF-16"
+    if what is None:
+        return
+    if what in COMPRESSED:
+        raise DataError(Origin(file), f"holds {what} data", remedy=f"end its name in {what}")
+    remedy = f"convert it: iconv -f {what} -t UTF-8"
+    raise DataError(Origin(file, 1), "not UTF-8 text", f"but probably {what}", remedy)
+
+
+def _bad_line(line: bytes, reason: str, place: int, origin: Origin) -> LineError:
+    error = LineError(origin, reason, f"at byte {place + 1}")
+    error.quotes = line.count(b'"')
+    return error
+
+
+def _too_long(stream: BinaryIO, start: bytes, origin: Origin, longest: int) -> LineError:
+    """Pass over the rest of a line, a piece at a time."""
+    size, quotes, piece = len(start), start.count(b'"'), start
+    while not piece.endswith(b"\n") and (piece := stream.readline(1 << 16)):
+        size += len(piece)
+        quotes += piece.count(b'"')
+    error = LineError(origin, "line too long", f"({size} bytes, at most {longest} allowed)")
+    error.quotes = quotes
+    return error

@@ -1,0 +1,65 @@
+"""BPE-dropout (Provilkov et al. 2020, algorithm 1): a word cut differently each time it is met.
+
+At every step each possible merge is dropped with probability `dropout`; of those left, the one learned first
+is done. At 0 this is plain BPE; at 1 every word falls into its characters. The `tokenizers` library can do it
+too, but draws from a generator that cannot be seeded, and then a training run could not be repeated.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+from regard.text.specials import BYTES
+
+
+class DropoutBPE:
+    """The merges of a BPE model, given as the `model` part of its `tokenizer.json`."""
+
+    def __init__(self, model: Mapping[str, Any]) -> None:
+        unlike = [
+            name
+            for name in ("continuing_subword_prefix", "end_of_word_suffix", "ignore_merges")
+            if model.get(name)
+        ]
+        if model.get("type") != "BPE" or not model.get("merges") or unlike:
+            kind = " with ".join([str(model.get("type")), *unlike])
+            raise ValueError(
+                f"a tokenizer with a {kind} model cannot sample: only plain BPE with merges can; "
+                "train one with kind='bpe' or 'byte-bpe'"
+            )
+        self._vocabulary: Mapping[str, int] = model["vocab"]
+        # Old files write a merge as one string.
+        merges = (merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"])
+        self._ranks = {(left, right): rank for rank, (left, right) in enumerate(merges)}
+        self._byte_fallback = bool(model.get("byte_fallback")) and all(
+            byte in self._vocabulary for byte in BYTES
+        )
+        self._unknown = self._vocabulary.get(model.get("unk_token") or "")
+
+    def sample(self, words: Iterable[str], dropout: float, seed: int) -> list[int]:
+        draw = Random(seed).random
+        ids: list[int] = []
+        for word in words:
+            symbols = list(word)
+            while (place := self._next_merge(symbols, dropout, draw)) is not None:
+                symbols[place : place + 2] = [symbols[place] + symbols[place + 1]]
+            for symbol in symbols:
+                ids += self._spell(symbol)
+        return ids
+
+    def _next_merge(self, symbols: list[str], dropout: float, draw: Callable[[], float]) -> int | None:
+        best, place = len(self._ranks), None
+        for i, pair in enumerate(pairwise(symbols)):
+            rank = self._ranks.get(pair, best)
+            # A merge that loses anyway needs no draw: it makes no difference whether it was dropped.
+            if rank < best and draw() >= dropout:
+                best, place = rank, i
+        return place
+
+    def _spell(self, symbol: str) -> list[int]:
+        if symbol in self._vocabulary:
+            return [self._vocabulary[symbol]]
+        if self._byte_fallback:
+            return [self._vocabulary[BYTES[byte]] for byte in symbol.encode()]
+        return [] if self._unknown is None else [self._unknown]

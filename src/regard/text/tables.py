@@ -1,0 +1,253 @@
+"""Rows of TSV, CSV and JSON lines: the wanted columns of each, with the line where the row starts."""
+
+import json
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from regard.text.files import COMPRESSED, LONGEST, LineError, did_you_mean, scan
+from regard.text.records import DataError, Origin
+
+Format = Literal["tsv", "csv", "jsonl", "parquet", "arrow"]
+
+Column = str | int
+"""A column by its name, or by its place, counted from 0."""
+
+_SUFFIXES: dict[str, Format] = {
+    ".tsv": "tsv",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
+    """A file of rows, for when its name does not tell how to read it. Blank lines are no rows."""
+
+    path: str | Path
+    format: Format | None = None
+    """None: told by the suffix, under that of the compression. A folder is a saved Hugging Face data set."""
+    separator: str | None = None
+    """Between the cells of TSV (where it is a tab) and CSV (a comma)."""
+    quoted: bool | None = None
+    """Whether quotation marks enclose cells, which may then hold separators and newlines. None: in CSV they
+    do, in TSV they are text like any other."""
+    header: bool | None = None
+    """Whether the first row of TSV or CSV names the columns. None: it does if a column is given by name."""
+    longest: int = LONGEST
+    """The most bytes a line may have, and the most characters a quoted row."""
+
+    def __post_init__(self) -> None:
+        if self.format is not None and self.format not in get_args(Format):
+            raise ValueError(f"format={self.format!r} is unknown: choose from {', '.join(get_args(Format))}")
+        if self.separator is not None and (len(self.separator) != 1 or self.separator in '"\r\n'):
+            raise ValueError(f"separator={self.separator!r} cannot part cells: choose one character")
+
+    def resolve_format(self) -> Format:
+        if self.format is not None:
+            return self.format
+        path = Path(self.path)
+        if path.is_dir():
+            return "arrow"
+        name = path.with_suffix("") if path.suffix in COMPRESSED else path
+        if name.suffix not in _SUFFIXES:
+            choices = ", ".join(get_args(Format))
+            raise DataError(
+                Origin(str(path)), "a table of unknown format", remedy=f"pass format=, one of {choices}"
+            )
+        return _SUFFIXES[name.suffix]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The wanted cells of a row, in the order wanted."""
+
+    cells: tuple[object, ...]
+    origin: Origin
+
+
+def scan_delimited(table: Table, columns: Sequence[Column]) -> Iterator[Row | DataError]:
+    """Rows of TSV or CSV; every row must have as many cells as the first."""
+    csv = table.resolve_format() == "csv"
+    separator = table.separator or ("," if csv else "\t")
+    quoted = csv if table.quoted is None else table.quoted
+    split_rows = _split_quoted(table, separator) if quoted else _split_plain(table, separator)
+    header = any(isinstance(column, str) for column in columns) if table.header is None else table.header
+
+    places: list[int] | None = None
+    width = 0
+    for row in split_rows:
+        if places is None:
+            # The first row tells where the columns are: nothing can be read without it.
+            if isinstance(row, DataError):
+                raise row
+            width = len(row.cells)
+            places = _place_columns(columns, row, header)
+            if header:
+                continue
+        if isinstance(row, DataError):
+            yield row
+        elif len(row.cells) != width:
+            yield DataError(
+                row.origin, "ragged row", f"({len(row.cells)} cells where the first row has {width})"
+            )
+        else:
+            cells = row.cells
+            yield Row(tuple([cells[place] for place in places]), row.origin)
+
+
+def scan_json_lines(table: Table, columns: Sequence[Column]) -> Iterator[Row | DataError]:
+    """Rows of JSON, one object a line."""
+    file = str(table.path)
+    for number, line in enumerate(scan(table.path, table.longest), 1):
+        if isinstance(line, DataError):
+            yield line
+        elif line.strip():
+            origin = Origin(file, number)
+            try:
+                found = json.loads(line)
+            except (ValueError, RecursionError) as error:  # also for numbers of thousands of digits
+                yield DataError(origin, "invalid JSON", f"({error})")
+                continue
+            if isinstance(found, dict):
+                yield pick(found, columns, origin)
+            else:
+                yield DataError(origin, "not a JSON object", f"but {type(found).__name__}")
+
+
+def pick(mapping: Mapping[str, object], columns: Sequence[Column], origin: Origin) -> Row | DataError:
+    """The wanted values of a row that knows its columns by name."""
+    cells = []
+    for column in columns:
+        if not isinstance(column, str):
+            raise ValueError(f"column {column!r} is a place, but {origin.file} has names only: pass a name")
+        if column not in mapping:
+            remedy = did_you_mean(column, list(mapping)) + '; or pass on_error="skip"'
+            return DataError(origin, f"no column {column!r}", remedy=remedy)
+        cells.append(mapping[column])
+    return Row(tuple(cells), origin)
+
+
+def _place_columns(columns: Sequence[Column], first: Row, header: bool) -> list[int]:
+    names = [str(cell) for cell in first.cells]
+    return [_place(column, names, first.origin, header) for column in columns]
+
+
+def _place(column: Column, names: list[str], origin: Origin, header: bool) -> int:
+    if isinstance(column, int):
+        if not 0 <= column < len(names):
+            remedy = f"the columns are 0 to {len(names) - 1}: check the number and the separator"
+            raise DataError(origin, f"no column {column}", remedy=remedy)
+        return column
+    if not header:
+        raise ValueError(
+            f"column {column!r} has a name, but header=False says that there are none: pass its place"
+        )
+    if names.count(column) != 1:
+        problem = f"no column {column!r}" if column not in names else f"several columns {column!r}"
+        remedy = did_you_mean(column, names) if column not in names else "pass its place and header=True"
+        raise DataError(origin, problem, remedy=remedy)
+    return names.index(column)
+
+
+def _split_plain(table: Table, separator: str) -> Iterator[Row | DataError]:
+    file = str(table.path)
+    for number, line in enumerate(scan(table.path, table.longest), 1):
+        if isinstance(line, DataError):
+            yield line
+        elif line:
+            yield Row(tuple(line.split(separator)), Origin(file, number))
+
+
+def _split_quoted(table: Table, separator: str) -> Iterator[Row | DataError]:
+    """Rows whose cells may be quoted, and then may hold newlines.
+
+    A quote that never closes swallows what follows, up to the limit. Then only the line that opened it counts
+    as broken, and reading goes on with the next one.
+    """
+    file = str(table.path)
+    lines = enumerate(scan(table.path, table.longest), 1)
+    again: deque[tuple[int, str | LineError]] = deque()
+
+    def following() -> tuple[int, str | LineError] | None:
+        return again.popleft() if again else next(lines, None)
+
+    while (first := following()) is not None:
+        number, line = first
+        if line == "":
+            continue
+        row = _QuotedRow(separator, Origin(file, number))
+        row.add(line)
+        size = _size(line)
+        swallowed = []
+        while row.open and size <= table.longest and (more := following()) is not None:
+            row.add(more[1])
+            size += _size(more[1])
+            swallowed.append(more)
+        if row.open:
+            again.extendleft(reversed(swallowed))
+            yield line if isinstance(line, LineError) else DataError(row.origin, "a quote that never closes")
+        else:
+            yield row.error or Row(tuple(row.cells), row.origin)
+
+
+class _QuotedRow:
+    """A row that takes lines until no quote is open."""
+
+    def __init__(self, separator: str, origin: Origin) -> None:
+        self.separator = separator
+        self.origin = origin
+        self.cells: list[str] = []
+        self.open: list[str] = []
+        """The lines so far of the cell whose quote is open."""
+        self.error: DataError | None = None
+
+    def add(self, line: str | LineError) -> None:
+        if isinstance(line, LineError):
+            self.error = self.error or line
+            if line.quotes % 2:
+                self.open = [] if self.open else [""]
+        elif self.open or '"' in line:
+            self._add_quoted(line)
+        else:
+            self.cells = line.split(self.separator)
+
+    def _add_quoted(self, line: str) -> None:
+        start = 0
+        while start <= len(line):
+            opens = not self.open and line.startswith('"', start)
+            if self.open or opens:
+                start += opens
+                close = _find_closing_quote(line, start)
+                if close < 0:
+                    self.open.append(line[start:])
+                    return
+                self.cells.append("\n".join([*self.open, line[start:close]]).replace('""', '"'))
+                self.open = []
+                end = close + 1
+                if end < len(line) and line[end] != self.separator:
+                    problem = f"in cell {len(self.cells)}"
+                    self.error = self.error or DataError(self.origin, "text after a closing quote", problem)
+                    return
+            else:
+                end = line.find(self.separator, start)
+                end = len(line) if end < 0 else end
+                self.cells.append(line[start:end])
+            start = end + 1
+
+
+def _find_closing_quote(line: str, start: int) -> int:
+    """The first quotation mark that is not doubled; -1 if there is none."""
+    found = line.find('"', start)
+    while found >= 0 and line.startswith('"', found + 1):
+        found = line.find('"', found + 2)
+    return found
+
+
+def _size(line: str | LineError) -> int:
+    return len(line) + 1 if isinstance(line, str) else 1000  # about what an error takes in memory

@@ -1,0 +1,274 @@
+"""Text to ids and back, over the Rust `tokenizers` library.
+
+A tokenizer is one `tokenizer.json` in the Hugging Face format, trained here or by others. What regard adds: a
+text that happens to hold `[MASK]` or `<eos>` is text, unless the caller says otherwise; nothing is ever
+padded or cut; the special tokens have roles; and training and subword sampling can be repeated to the bit.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+import tokenizers
+
+from regard.text.encoding import Encoding
+from regard.text.sampling import DropoutBPE
+from regard.text.specials import BYTES, ROLES, Role, SpecialIds, Specials, find_ids, guard, read_specials
+from regard.text.training import TokenizerConfig, train
+
+Template = Literal["none", "sentence", "cls"]
+"""What is set around a text. none: nothing. sentence: `<sos> a <eos>`. cls: `[CLS] a [SEP]` and
+`[CLS] a [SEP] b [SEP]`, or what a loaded file has in its place (RoBERTa: `<s> a </s></s> b </s>`)."""
+
+FILE = "tokenizer.json"
+
+
+class Tokenizer:
+    """Made by `Tokenizer.train` or `Tokenizer.load`. It never changes, and may be shared between threads."""
+
+    specials: Specials
+    ids: SpecialIds
+    vocabulary: Mapping[str, int]
+    """Token to id."""
+
+    def __init__(self, text: str) -> None:
+        """`text` is the content of a `tokenizer.json`."""
+        rust = tokenizers.Tokenizer.from_str(text)
+        rust.no_truncation()
+        rust.no_padding()
+        self._json = rust.to_str()
+        self._state: dict[str, Any] = json.loads(self._json)
+        self.specials = read_specials(self._state)
+        self.vocabulary = MappingProxyType(rust.get_vocab())
+        self.ids = find_ids(self.specials, self.vocabulary)
+        self._tokens = {id: token for token, id in self.vocabulary.items()}
+        self._special_ids = frozenset(self.vocabulary[token] for token in self.specials)
+        reserved = (*self.specials, *(BYTES if self._state["model"].get("byte_fallback") else ()))
+        guarded = guard(rust.pre_tokenizer, reserved)
+        if guarded is not None:
+            rust.pre_tokenizer = guarded
+        rust.encode_special_tokens = True  # the library's name for taking them as ordinary text
+        self._rust = rust
+
+    @classmethod
+    def train(cls, lines: Iterable[str], config: TokenizerConfig) -> "Tokenizer":
+        """Learn a vocabulary from text: the same file, byte for byte, each time the text is the same."""
+        return cls(train(lines, config).to_str())
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> "Tokenizer":
+        """Read a `tokenizer.json`, or the one in a folder. Its padding and truncation are switched off."""
+        file = _file(path)
+        if not file.exists():
+            raise FileNotFoundError(
+                f"{file}: no such file; train a tokenizer and save it there, or correct the path"
+            )
+        try:
+            text = file.read_text(encoding="utf-8")
+            state = json.loads(text)
+        except ValueError as error:
+            raise ValueError(
+                f"{file}: not JSON in UTF-8 ({error}); the file may be cut short: copy it anew"
+            ) from error
+        if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
+            raise ValueError(
+                f"{file}: JSON, but not a tokenizer: it has no 'model'; give the {FILE} "
+                "that Hugging Face tokenizers or Tokenizer.save write"
+            )
+        try:
+            return cls(text)
+        except Exception as error:  # the library raises bare Exception
+            raise ValueError(
+                f"{file}: this version of tokenizers ({tokenizers.__version__}) cannot read it ({error}); "
+                "check that the file is whole, or update the library"
+            ) from error
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write everything into one file, or as `tokenizer.json` into a folder; returns the file."""
+        file = _file(path)
+        file.write_text(self._json, encoding="utf-8")
+        return file
+
+    def fingerprint(self) -> str:
+        """A hash of all that decides how text is encoded and decoded, whatever the layout of the file."""
+        return hashlib.sha256(json.dumps(self._state, sort_keys=True).encode()).hexdigest()
+
+    def __reduce__(self) -> tuple[type["Tokenizer"], tuple[str]]:
+        return Tokenizer, (self._json,)  # so that worker processes can have one
+
+    def __len__(self) -> int:
+        """One more than the highest id: the rows an embedding needs."""
+        return max(self._tokens) + 1
+
+    def token(self, id: int) -> str:
+        if id not in self._tokens:
+            raise KeyError(f"id {id} is not in the vocabulary: ids go from 0 to {len(self) - 1}")
+        return self._tokens[id]
+
+    def require(self, role: Role) -> int:
+        """The id for a role, for those who cannot do without it."""
+        id: int | None = getattr(self.ids, role)
+        if id is None:
+            present = ", ".join(name for name in ROLES if getattr(self.ids, name) is not None)
+            raise ValueError(
+                f"this tokenizer has no {role!r} token (it has: {present or 'none'}); use another one"
+            )
+        return id
+
+    def encode(
+        self,
+        text: str,
+        second: str | None = None,
+        *,
+        template: Template = "none",
+        specials_in_text: bool = False,
+    ) -> Encoding:
+        """Encode a text or, with the cls template, a pair of them.
+
+        `specials_in_text` makes `[MASK]` in a text the special token; without it, it is six characters. Never
+        set it for text from strangers.
+        """
+        if second is not None and template != "cls":
+            raise ValueError(f"template={template!r} takes one text, not two: use template='cls' for a pair")
+        self._check_template(template)
+        rust = self._with_specials if specials_in_text else self._rust
+        encoded = rust.encode(text, second, add_special_tokens=template == "cls")
+        encoding = self._trace(encoded, [text] if second is None else [text, second])
+        return self._framed(encoding) if template == "sentence" else encoding
+
+    def encode_words(self, words: Sequence[str], *, template: Template = "none") -> Encoding:
+        """Encode a text that is already split into words: `Encoding.words` then counts these.
+
+        Each word is cut as it would be inside a sentence. A word may yield several tokens, or none.
+        """
+        if isinstance(words, str):
+            raise TypeError(
+                f"words is the string {words!r}, but this takes a sequence of words: use encode for text"
+            )
+        self._check_template(template)
+        gap = " " if self._spaces_words else ""
+        spaced = [word if i == 0 or not word else gap + word for i, word in enumerate(words)]
+        encoded = self._rust.encode(spaced, is_pretokenized=True, add_special_tokens=template == "cls")
+        encoding = self._trace(encoded, [spaced], gaps=len(gap))
+        return self._framed(encoding) if template == "sentence" else encoding
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of many texts, without template, on all cores."""
+        return [encoded.ids for encoded in self._rust.encode_batch_fast(texts, add_special_tokens=False)]
+
+    def sample(self, text: str, *, dropout: float, seed: int) -> list[int]:
+        """The ids of one segmentation drawn by BPE-dropout: the same for the same seed. 0.1 is usual."""
+        if not 0 <= dropout <= 1:
+            raise ValueError(f"dropout={dropout} is no probability: choose a number from 0 to 1")
+        normalizer, pre_tokenizer = self._rust.normalizer, self._rust.pre_tokenizer
+        clean = text if normalizer is None else normalizer.normalize_str(text)
+        split = [(clean, None)] if pre_tokenizer is None else pre_tokenizer.pre_tokenize_str(clean)
+        return self._sampler.sample((word for word, _ in split), dropout, seed)
+
+    def unknown_rate(self, texts: Sequence[str]) -> float:
+        """The share of tokens that are unknown: what the model will not see of these texts."""
+        batch = self.encode_batch(texts)
+        total = sum(map(len, batch))
+        return (
+            sum(ids.count(self.ids.unknown) for ids in batch) / total
+            if self.ids.unknown is not None and total
+            else 0.0
+        )
+
+    def decode(self, ids: Sequence[int], *, skip_specials: bool = True) -> str:
+        """The text of ids. What a round trip keeps depends on the kind:
+
+        byte-bpe keeps everything; bpe and unigram too, with byte fallback, save that '▁' becomes a space;
+        characters keeps what is known; wordpiece and words keep the words, with spaces as punctuation wants
+        them. Normalisation, lower case and stripped accents are not undone.
+        """
+        return self._rust.decode(ids, skip_special_tokens=skip_specials)
+
+    def decode_batch(self, batch: Sequence[Sequence[int]], *, skip_specials: bool = True) -> list[str]:
+        return self._rust.decode_batch(batch, skip_special_tokens=skip_specials)
+
+    @cached_property
+    def _with_specials(self) -> tokenizers.Tokenizer:
+        """A second copy, because the switch is a state of the library's object and threads may share that."""
+        return tokenizers.Tokenizer.from_str(self._json)
+
+    @cached_property
+    def _sampler(self) -> DropoutBPE:
+        return DropoutBPE(self._state["model"])
+
+    @cached_property
+    def _spaces_words(self) -> bool:
+        """Whether words in a sentence carry a space that the library does not add to words given apart."""
+        pre_tokenizer = self._state["pre_tokenizer"] or {}
+        parts = pre_tokenizer.get("pretokenizers", [pre_tokenizer])
+        return any(part.get("type") == "ByteLevel" and not part["add_prefix_space"] for part in parts)
+
+    def _check_template(self, template: Template) -> None:
+        match template:
+            case "none":
+                pass
+            case "sentence":
+                self.require("start")
+                self.require("end")
+            case "cls":
+                if not self._rust.num_special_tokens_to_add(False):
+                    raise ValueError("this tokenizer has no cls template: use template='none' or 'sentence'")
+            case _:
+                raise ValueError(f"template={template!r} is not known: choose none, sentence or cls")
+
+    def _framed(self, bare: Encoding) -> Encoding:
+        start, end = self.require("start"), self.require("end")
+        return Encoding(
+            ids=(start, *bare.ids, end),
+            tokens=(self._tokens[start], *bare.tokens, self._tokens[end]),
+            segments=(0, *bare.segments, 0),
+            texts=(None, *bare.texts, None),
+            offsets=((0, 0), *bare.offsets, (0, 0)),
+            words=(None, *bare.words, None),
+            word_counts=bare.word_counts,
+        )
+
+    def _trace(self, encoded: tokenizers.Encoding, texts: Sequence[Sequence[str]], gaps: int = 0) -> Encoding:
+        """`texts` are strings, or one list of words, all but the first with `gaps` spaces put before."""
+        offsets = []
+        given_words = not isinstance(texts[0], str)
+        counts = [len(texts[0]) if given_words else 0 for _ in texts]
+        for text, word, (start, end) in zip(
+            encoded.sequence_ids, encoded.word_ids, encoded.offsets, strict=True
+        ):
+            if text is None or word is None:
+                offsets.append((0, 0))
+                continue
+            counts[text] = max(counts[text], word + 1)
+            source = texts[text][word] if given_words else texts[text]
+            start, end = _without_space(source, start, end)
+            shift = gaps if given_words and word > 0 else 0
+            offsets.append((max(0, start - shift), max(0, end - shift)))
+        return Encoding(
+            ids=tuple(encoded.ids),
+            tokens=tuple(self._tokens[id] for id in encoded.ids),
+            segments=tuple(encoded.type_ids),
+            texts=tuple(encoded.sequence_ids),
+            offsets=tuple(offsets),
+            words=tuple(encoded.word_ids),
+            word_counts=tuple(counts),
+        )
+
+
+def _without_space(text: Sequence[str], start: int, end: int) -> tuple[int, int]:
+    """A span without the white space at its ends, unless that is all there is."""
+    inner_start, inner_end = start, end
+    while inner_start < inner_end and text[inner_start].isspace():
+        inner_start += 1
+    while inner_start < inner_end and text[inner_end - 1].isspace():
+        inner_end -= 1
+    return (inner_start, inner_end) if inner_start < inner_end else (start, end)
+
+
+def _file(path: str | PathLike[str]) -> Path:
+    return Path(path) / FILE if Path(path).is_dir() else Path(path)

@@ -1,0 +1,46 @@
+"""What all tests share."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis
+import jaxtyping
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[1]
+
+# Shapes are annotations, and tests check them; but a compiler cannot trace the checks.
+# tests/test_compiled.py runs the tests of compiled code in a process of their own, with the checks off.
+SHAPES = os.environ.get("SHAPES", "on")
+collect_ignore = ["compiled"] if SHAPES == "on" else []
+if SHAPES == "on":
+    jaxtyping.install_import_hook(["regard.layout", "regard.nn", "regard.models"], "beartype.beartype")
+
+hypothesis.settings.register_profile("regard", deadline=None)  # a busy machine is no failure
+hypothesis.settings.load_profile("regard")
+
+torch.set_num_threads(1)  # test processes run side by side: more threads would only wait for each other
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Real data, where the machine has it beside the checkout."""
+    folder = ROOT.parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("no real data beside this checkout")
+    return folder
+
+
+@pytest.fixture
+def unchecked() -> Iterator[None]:
+    """Shapes are not checked, for tests that repeat the same passes many times."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", SHAPES != "on")

@@ -1,0 +1,74 @@
+"""Small models of every family, for tests that must hold for all of them."""
+
+import dataclasses
+
+from regard.models.decoder import DecoderConfig
+from regard.models.encoder import EncoderConfig
+from regard.models.seq2seq import Seq2SeqConfig
+from regard.nn.embedding import EmbeddingConfig
+from regard.nn.layers import FeedForwardConfig, NormConfig
+from regard.nn.multihead import AttentionConfig
+from regard.nn.positions import PositionsConfig
+from regard.nn.recurrent import RecurrentConfig
+from regard.nn.stacks import TransformerConfig
+
+VOCABULARY = 16
+D_MODEL = 32
+
+
+def transformer(**settings) -> TransformerConfig:
+    return TransformerConfig(
+        **{
+            "layers": 2,
+            "attention": AttentionConfig(heads=4),
+            "feed_forward": FeedForwardConfig(d_ff=64),
+            "dropout": 0.0,
+            **settings,
+        }
+    )
+
+
+MODERN = transformer(
+    attention=AttentionConfig(heads=4, kv_heads=2, bias=False),
+    feed_forward=FeedForwardConfig(d_ff=64, activation="swiglu", bias=False),
+    norm=NormConfig(kind="rms", place="pre"),
+)
+BODIES = {
+    **{
+        f"transformer, {kind}": (transformer(), kind)
+        for kind in ("sinusoidal", "learned", "rotary", "relative")
+    },
+    "transformer, alibi": (transformer(norm=NormConfig(place="pre")), "alibi"),
+    "transformer, no positions": (transformer(), "none"),
+    "transformer, modern": (MODERN, "rotary"),
+    "transformer, window": (transformer(window=2), "sinusoidal"),
+    "transformer, free widths": (
+        transformer(attention=AttentionConfig(heads=3, d_head=8, d_value=12)),
+        "rotary",
+    ),
+    "lstm, additive": (RecurrentConfig(cell="lstm", attention="additive", dropout=0.0), "none"),
+    "gru, dot": (RecurrentConfig(cell="gru", attention="dot", dropout=0.0), "none"),
+    "lstm, no attention": (RecurrentConfig(cell="lstm", attention="none", dropout=0.0), "none"),
+}
+"""A body and a kind of positions for each family."""
+
+
+def encoder(body, kind: str, **settings) -> EncoderConfig:
+    return EncoderConfig(
+        vocabulary=VOCABULARY,
+        d_model=D_MODEL,
+        embedding=EmbeddingConfig(dropout=0.0),
+        positions=PositionsConfig(kind=kind, longest=64),
+        body=body,
+        **settings,
+    )
+
+
+def decoder(body, kind: str, **settings) -> DecoderConfig:
+    shared = encoder(body, kind)
+    names = (field.name for field in dataclasses.fields(EncoderConfig))
+    return DecoderConfig(**{name: getattr(shared, name) for name in names}, **settings)
+
+
+def seq2seq(body, kind: str) -> Seq2SeqConfig:
+    return Seq2SeqConfig(encoder=encoder(body, kind), decoder=decoder(body, kind))

@@ -1,0 +1,192 @@
+"""The layer and its parts, against their formulas and against torch's own layers."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from bench.peers import copy_layer, torch_encoder
+from regard.layout import Layout
+from regard.nn.initialize import InitialConfig, initialize
+from regard.nn.layers import FeedForward, FeedForwardConfig, NormConfig, Residual, build_norm
+from regard.nn.multihead import AttentionConfig
+from regard.nn.positions import PositionsConfig
+from regard.nn.stacks import Stack, TransformerConfig
+from regard.nn.state import Memory
+
+NOWHERE = PositionsConfig(kind="none")
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
+
+
+def stack(place="post", *, dtype=torch.float64, causal=False, d_memory=None, layers=2, **settings) -> Stack:
+    config = TransformerConfig(
+        layers=layers,
+        attention=AttentionConfig(heads=4),
+        feed_forward=FeedForwardConfig(d_ff=48),
+        norm=NormConfig(place=place),
+        **{"dropout": 0.0, **settings},
+    )
+    part = Stack(32, config, NOWHERE, causal=causal, d_memory=d_memory).to(dtype)
+    initialize(part, InitialConfig())
+    for parameter in part.parameters():  # so that a bias or a gain left out would show
+        nn.init.normal_(parameter, mean=float(parameter.mean().detach()), std=0.2)
+    return part
+
+
+@pytest.mark.spec("3.1")
+def test_feed_forward_is_relu_between_two_matrices_four_times_as_wide():
+    part = FeedForward(8, FeedForwardConfig()).double()
+    x = torch.randn(5, 8, dtype=torch.float64)
+    inner = (x @ part.inner.weight.T + part.inner.bias).clamp(min=0)
+    assert inner.shape[1] == 32
+    assert_close(part(x), inner @ part.output.weight.T + part.output.bias)
+
+
+@pytest.mark.spec("3.1")
+def test_feed_forward_is_identical_for_each_position():
+    part = FeedForward(8, FeedForwardConfig()).double()
+    x = torch.randn(5, 8, dtype=torch.float64)
+    assert_close(part(x), torch.cat([part(token) for token in x.split(1)]))
+
+
+@pytest.mark.spec("3.1")
+@pytest.mark.parametrize("activation", ["gelu", "gelu_tanh", "geglu", "swiglu"])
+def test_the_other_activations_are_their_formulas(activation):
+    part = FeedForward(8, FeedForwardConfig(activation=activation, d_ff=6)).double()
+    x = torch.randn(5, 8, dtype=torch.float64)
+    inner = part.inner(x)
+    gelu = lambda a: a * 0.5 * (1 + torch.erf(a / math.sqrt(2)))  # noqa: E731
+    match activation:
+        case "gelu":
+            expected = gelu(inner)
+        case "gelu_tanh":
+            cubic = math.sqrt(2 / math.pi) * (inner + 0.044715 * inner**3)
+            expected = 0.5 * inner * (1 + torch.tanh(cubic))
+        case "geglu":
+            expected = gelu(inner[:, :6]) * inner[:, 6:]
+        case "swiglu":
+            expected = inner[:, :6] * torch.sigmoid(inner[:, :6]) * inner[:, 6:]
+    assert_close(part(x), part.output(expected))
+
+
+@pytest.mark.spec("3.2", "3.3")
+def test_residuals_add_and_norm_where_they_are_told_to():
+    x = torch.randn(4, 8, dtype=torch.float64)
+    norm = build_norm(NormConfig(), 8).double()
+    layer = nn.Linear(8, 8).double()
+    assert_close(Residual(norm, "post", 0.0)(x, layer), norm(x + layer(x)))
+    assert_close(Residual(norm, "pre", 0.0)(x, layer), x + layer(norm(x)))
+
+
+@pytest.mark.spec("3.3")
+def test_layer_norm_is_its_formula():
+    norm = build_norm(NormConfig(eps=1e-3), 8).double()
+    nn.init.normal_(norm.weight)
+    nn.init.normal_(norm.bias)
+    x = torch.randn(4, 8, dtype=torch.float64)
+    mean = x.mean(dim=1, keepdim=True)
+    variance = ((x - mean) ** 2).mean(dim=1, keepdim=True)
+    assert_close(norm(x), norm.weight * (x - mean) / torch.sqrt(variance + 1e-3) + norm.bias)
+
+
+def test_rms_norm_is_its_formula():
+    norm = build_norm(NormConfig(kind="rms", eps=1e-3), 8).double()
+    nn.init.normal_(norm.weight)
+    x = torch.randn(4, 8, dtype=torch.float64)
+    assert_close(norm(x), norm.weight * x / torch.sqrt((x**2).mean(dim=1, keepdim=True) + 1e-3))
+
+
+@pytest.mark.spec("3.3")
+def test_an_examples_output_does_not_depend_on_its_batch_though_batch_norms_does():
+    x, other = torch.randn(4, 8, dtype=torch.float64), torch.randn(4, 8, dtype=torch.float64)
+    norm, mixing = build_norm(NormConfig(), 8).double(), nn.BatchNorm1d(8).double()
+    assert torch.equal(norm(torch.cat([x, other]))[:4], norm(x))
+    assert not torch.allclose(mixing(torch.cat([x, other]))[:4], mixing(x))
+
+
+@pytest.mark.spec("3.3")
+@pytest.mark.parametrize("place", ["post", "pre"])
+def test_packed_together_equals_each_alone(place):
+    part = stack(place)
+    layout = Layout.of([3, 6, 6, 1])
+    x = torch.randn(layout.tokens, 32, dtype=torch.float64)
+    for alone, together in zip(layout.split(x), layout.split(part(x, layout)), strict=True):
+        assert_close(together, part(alone, Layout.of([len(alone)])))
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("place", ["post", "pre"])
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_our_encoder_equals_torchs_padded_one(place, dtype, training):
+    part = stack(place, dtype=dtype)
+    peer = torch_encoder(part, heads=4, d_ff=48)
+    part.train(training)
+    peer.train(training)
+    layout = Layout.of([3, 6, 6, 1])
+    x = torch.randn(layout.tokens, 32, dtype=dtype, requires_grad=True)
+    padding = torch.arange(6) >= layout.lengths[:, None]
+    theirs = layout.from_grid(peer(layout.to_grid(x), src_key_padding_mask=padding))
+    ours = part(x, layout)
+    limits = {"atol": TOLERANCE[dtype], "rtol": TOLERANCE[dtype]}
+    assert_close(ours, theirs, **limits)
+    gradient = torch.randn_like(ours)
+    ours_back = torch.autograd.grad(ours, [x, part.each[0].feed_forward.inner.weight], gradient)
+    theirs_back = torch.autograd.grad(theirs, [x, peer.layers[0].linear1.weight], gradient)
+    assert_close(ours_back, theirs_back, **limits)
+
+
+@pytest.mark.spec("3.5")
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+@pytest.mark.parametrize("place", ["post", "pre"])
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_our_decoder_layer_equals_torchs(place, dtype, training):
+    part = stack(place, dtype=dtype, causal=True, d_memory=32, layers=1, final_norm=False).train(training)
+    peer = nn.TransformerDecoderLayer(
+        32, 4, dim_feedforward=48, dropout=0.0, batch_first=True, norm_first=place == "pre"
+    )
+    copy_layer(part.each[0], peer.to(dtype))
+    peer.train(training)
+    targets, sources = Layout.of([4, 4, 4]), Layout.of([5, 5, 5])
+    x = torch.randn(targets.tokens, 32, dtype=dtype, requires_grad=True)
+    states = torch.randn(sources.tokens, 32, dtype=dtype, requires_grad=True)
+    ours = part(x, targets, Memory(states, sources, states.new_zeros(3, 32)))
+    hidden = torch.ones(4, 4, dtype=torch.bool).triu(1)
+    theirs = peer(targets.to_grid(x), sources.to_grid(states), tgt_mask=hidden).flatten(0, 1)
+    limits = {"atol": TOLERANCE[dtype], "rtol": TOLERANCE[dtype]}
+    assert_close(ours, theirs, **limits)
+    gradient = torch.randn_like(ours)
+    limits = {"atol": 10 * TOLERANCE[dtype], "rtol": 10 * TOLERANCE[dtype]}
+    assert_close(
+        torch.autograd.grad(ours, [x, states], gradient),
+        torch.autograd.grad(theirs, [x, states], gradient),
+        **limits,
+    )
+
+
+def test_dropout_acts_where_the_paper_puts_it_and_in_training_only():
+    part = stack(dropout=0.3)
+    layout = Layout.of([5])
+    x = torch.randn(5, 32, dtype=torch.float64)
+    assert not torch.equal(part.train()(x, layout), part.train()(x, layout))
+    assert torch.equal(part.eval()(x, layout), part.eval()(x, layout))
+    plain = stack(dropout=0.0)
+    plain.load_state_dict(part.state_dict())
+    assert_close(part.eval()(x, layout), plain.eval()(x, layout))
+
+
+def test_a_sliding_window_hides_what_is_farther_than_it():
+    part, layout = stack(window=2, layers=1), Layout.of([9])
+    x = torch.randn(9, 32, dtype=torch.float64)
+    before = part(x, layout)
+    x[8] += 1
+    after = part(x, layout)
+    assert torch.equal(after[:6], before[:6])
+    assert not torch.equal(after[6], before[6])
+
+
+def test_a_decoder_layer_without_its_memory_says_so():
+    part, layout = stack(causal=True, d_memory=32), Layout.of([2])
+    with pytest.raises(ValueError, match="give it the encoder's memory"):
+        part(torch.randn(2, 32, dtype=torch.float64), layout)

@@ -1,0 +1,173 @@
+"""The six ways to know a token's place, each against its formula."""
+
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from regard.nn.positions import (
+    AlibiBias,
+    LearnedPositions,
+    PositionsConfig,
+    RelativeBias,
+    RotaryPositions,
+    SinusoidalPositions,
+)
+
+
+def encode(d_model: int, length: int, base: float = 10_000.0) -> torch.Tensor:
+    return SinusoidalPositions(d_model, base)(torch.arange(length), length)
+
+
+@pytest.mark.spec("1.4")
+@pytest.mark.parametrize("base", [10_000.0, 100.0])
+def test_sinusoidal_positions_are_the_formula(base):
+    table = encode(16, 40, base)
+    for pos in range(40):
+        for i in range(8):
+            angle = pos / base ** (2 * i / 16)
+            assert_close(float(table[pos, 2 * i]), math.sin(angle), atol=1e-6, rtol=0)
+            assert_close(float(table[pos, 2 * i + 1]), math.cos(angle), atol=1e-6, rtol=0)
+
+
+@pytest.mark.spec("1.4")
+def test_position_zero_is_zero_one_zero_one():
+    assert encode(8, 1)[0].tolist() == [0, 1, 0, 1, 0, 1, 0, 1]
+
+
+@pytest.mark.spec("1.4")
+def test_position_one_of_the_papers_width_has_its_known_values():
+    row = encode(512, 2)[1]
+    assert_close(row[:4], torch.tensor([0.8414, 0.5403, 0.8218, 0.5696]), atol=1e-4, rtol=0)
+    assert_close(row[-2:], torch.tensor([0.0001, 1.0]), atol=1e-5, rtol=0)
+
+
+@pytest.mark.spec("1.4")
+def test_all_values_lie_between_minus_one_and_one():
+    assert encode(64, 3000).abs().max() <= 1
+
+
+@pytest.mark.spec("1.4")
+def test_wavelengths_grow_from_two_pi_towards_two_pi_n():
+    """The sine of dimension 2i comes back after 2 pi n^(2i/d): its values there are those of position 0."""
+    d_model, base = 32, 50.0
+    for i in range(d_model // 2):
+        wavelength = 2 * math.pi * base ** (2 * i / d_model)
+        assert 2 * math.pi <= wavelength < 2 * math.pi * base
+        near = encode(d_model, round(wavelength) + 1, base)[round(wavelength), 2 * i]
+        assert (
+            abs(float(near)) <= math.sin(0.5 / base ** (2 * i / d_model)) + 1e-5
+        )  # at most half a step away
+
+
+@pytest.mark.spec("1.4")
+def test_moving_by_a_fixed_step_is_a_linear_map():
+    """PE(pos + s) = M_s PE(pos) with one matrix of 2 x 2 rotations for all positions."""
+    table, shift = encode(16, 60).double(), 7
+    angles = shift * 10_000.0 ** (-torch.arange(0, 16, 2, dtype=torch.float64) / 16)
+    rotations = [
+        torch.tensor([[math.cos(a), math.sin(a)], [-math.sin(a), math.cos(a)]], dtype=torch.float64)
+        for a in angles.tolist()
+    ]
+    moved = table[:-shift] @ torch.block_diag(*rotations).T
+    assert_close(moved, table[shift:], atol=1e-6, rtol=0)
+
+
+@pytest.mark.spec("1.4")
+def test_the_table_is_reused_and_grows_past_its_range_with_the_same_rows():
+    positions = SinusoidalPositions(16)
+    first = positions.table.table
+    positions(torch.arange(10), 10)
+    assert positions.table.table is first
+    long = positions(torch.arange(2000), 2000)
+    assert len(positions.table.table) >= 2000
+    assert torch.equal(long[: len(first)], first)
+    assert not positions.state_dict()  # computed, so nothing to store
+
+
+@pytest.mark.spec("1.5")
+def test_learned_positions_are_trained_rows():
+    positions = LearnedPositions(8, longest=5)
+    output = positions(torch.tensor([0, 1, 0]), 2)
+    assert torch.equal(output, positions.table.weight[[0, 1, 0]])
+    output.sum().backward()
+    assert positions.table.weight.grad[:, 0].tolist() == [2, 1, 0, 0, 0]
+
+
+@pytest.mark.spec("1.5")
+def test_an_input_past_the_learned_range_is_a_clear_error():
+    with pytest.raises(ValueError, match=r"input of 6 tokens, but positions were learned for 5.*longest=6"):
+        LearnedPositions(8, longest=5)(torch.arange(6), 6)
+
+
+def turn(rotary: RotaryPositions, x: torch.Tensor, place: int) -> torch.Tensor:
+    return rotary(x, torch.tensor([place]), place + 1)
+
+
+def test_rotary_products_depend_on_the_distance_alone():
+    rotary = RotaryPositions(8).double()
+    query, key = torch.randn(2, 1, 1, 8, dtype=torch.float64)
+    near = (turn(rotary, query, 3) * turn(rotary, key, 1)).sum()
+    far = (turn(rotary, query, 403) * turn(rotary, key, 401)).sum()
+    assert_close(near, far, atol=1e-4, rtol=0)  # the table is float32
+    assert not torch.isclose(near, (turn(rotary, query, 3) * turn(rotary, key, 2)).sum(), atol=1e-4)
+
+
+def test_rotary_turns_each_pair_by_its_angle_and_keeps_lengths():
+    x = torch.randn(1, 2, 8)
+    turned = turn(RotaryPositions(8), x, 5)
+    for i in range(4):
+        angle = 5 / 10_000 ** (2 * i / 8)
+        a, b = x[0, 0, i], x[0, 0, i + 4]
+        assert_close(turned[0, 0, i], a * math.cos(angle) - b * math.sin(angle))
+        assert_close(turned[0, 0, i + 4], b * math.cos(angle) + a * math.sin(angle))
+    assert_close(turned.norm(dim=-1), x.norm(dim=-1))
+
+
+def test_relative_buckets_are_exact_near_by_and_widen_with_distance():
+    bias = RelativeBias(heads=2, buckets=32, reach=128)
+    near = bias.bucket(torch.arange(-7, 8))
+    assert len(set(near.tolist())) == 15
+    before, after = bias.bucket(-torch.arange(1, 500)), bias.bucket(torch.arange(1, 500))
+    assert (before.diff() >= 0).all()
+    assert (after.diff() >= 0).all()
+    assert int(before.max()) == 15
+    assert int(after.max()) == 31
+    assert len(set(before[127:].tolist())) == 1  # from the reach on, one bucket
+
+
+def test_a_relative_bias_is_the_trained_value_of_its_bucket():
+    bias = RelativeBias(heads=2)
+    distance = torch.tensor([[0, 1], [-1, 0]])
+    output = bias(distance)
+    assert output.shape == (2, 2, 2)
+    assert output[1, 0, 1] == bias.table.weight[bias.bucket(torch.tensor(1)), 1]
+
+
+@pytest.mark.parametrize("heads", [8, 6])
+def test_alibi_falls_with_distance_by_the_papers_slopes(heads):
+    slopes = {8: [2**-i for i in range(1, 9)], 6: [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3]}[heads]
+    bias = AlibiBias(heads)(torch.tensor([-3, 0, 2]))
+    assert_close(bias, -torch.tensor(slopes)[:, None] * torch.tensor([3.0, 0.0, 2.0]))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"base": 1.0}, "base=1.0 must be greater than 1"),
+        ({"longest": 0}, "longest=0 must be at least 1"),
+        ({"buckets": 6}, "buckets=6 must be a multiple of 4"),
+        ({"buckets": 32, "reach": 20}, "reach=20 must be greater"),
+    ],
+)
+def test_impossible_settings_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        PositionsConfig(**settings)
+
+
+def test_odd_widths_are_refused():
+    with pytest.raises(ValueError, match="d_model=7 is odd"):
+        SinusoidalPositions(7)
+    with pytest.raises(ValueError, match="d_head=7 is odd"):
+        RotaryPositions(7)

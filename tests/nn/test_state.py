@@ -1,0 +1,112 @@
+"""What decoding remembers."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from regard.layout import Layout
+from regard.nn.kernels import attend_cached
+from regard.nn.positions import AlibiBias
+from regard.nn.state import KeyValueCache, RecurrentState, Sources, State, TransformerState
+
+
+def cache(rows: int = 3, capacity: int = 4) -> KeyValueCache:
+    like = torch.zeros(0, dtype=torch.float64)
+    return KeyValueCache(layers=2, rows=rows, capacity=capacity, kv_heads=2, d_head=4, d_value=3, like=like)
+
+
+def fill(whole: KeyValueCache, lengths: list[int]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Write random keys and values to both layers; what was written, layer by layer."""
+    layout = Layout.of(lengths)
+    whole.reserve(layout.longest)
+    written = []
+    for layer in range(2):
+        keys = torch.randn(layout.tokens, 2, 4, dtype=torch.float64)
+        values = torch.randn(layout.tokens, 2, 3, dtype=torch.float64)
+        whole.layer(layer).write(keys, values, layout)
+        written.append((keys, values))
+    whole.advance(torch.tensor(lengths))
+    return written
+
+
+def held(whole: KeyValueCache, layer: int, row: int) -> torch.Tensor:
+    return whole.layer(layer).keys[row, :, : int(whole.lengths[row])].transpose(0, 1)
+
+
+def test_rows_hold_what_was_written_and_appended():
+    whole = cache()
+    written = fill(whole, [2, 3, 1])
+    new = torch.randn(3, 2, 4, dtype=torch.float64)
+    for layer in range(2):
+        whole.layer(layer).append(new, torch.zeros(3, 2, 3, dtype=torch.float64))
+    whole.advance()
+    assert whole.lengths.tolist() == [3, 4, 2]
+    for layer in range(2):
+        for row, keys in enumerate(Layout.of([2, 3, 1]).split(written[layer][0])):
+            assert torch.equal(held(whole, layer, row), torch.cat([keys, new[row : row + 1]]))
+
+
+def test_the_buffer_doubles_past_its_capacity_and_loses_nothing():
+    whole = cache(capacity=2)
+    fill(whole, [2, 1, 2])
+    before = [held(whole, 1, row).clone() for row in range(3)]
+    whole.reserve(7)
+    assert whole.layer(0).keys.shape[2] >= 9
+    for row in range(3):
+        assert torch.equal(held(whole, 1, row), before[row])
+
+
+@pytest.mark.parametrize("rows", [[0, 1, 2], [2, 0], [1], [0, 0, 1, 1, 2, 2], [], [2, 2, 2]])
+def test_select_keeps_drops_repeats_and_reorders_rows(rows):
+    whole = cache()
+    fill(whole, [2, 3, 1])
+    before = [held(whole, 1, row).clone() for row in range(3)]
+    whole.select(rows)
+    assert whole.rows == len(rows)
+    assert whole.longest == max([[2, 3, 1][row] for row in rows], default=0)
+    for row, origin in enumerate(rows):
+        assert torch.equal(held(whole, 1, row), before[origin])
+
+
+def test_rows_of_one_source_are_its_queries():
+    sources = Sources(Layout.of([5, 3, 4]))
+    assert sources.asking.lengths.tolist() == [1, 1, 1]
+    sources.select([0, 0, 0, 2, 2])
+    assert sources.asking.lengths.tolist() == [3, 0, 2]
+    sources.select([1, 3])
+    assert sources.asking.lengths.tolist() == [1, 0, 1]
+
+
+def test_rows_must_stay_in_the_order_of_their_sources():
+    with pytest.raises(ValueError, match="order of their sources"):
+        Sources(Layout.of([5, 3])).select([1, 0])
+
+
+@pytest.mark.parametrize("before", [None, 1])
+@pytest.mark.parametrize("biased", [False, True])
+def test_cached_attention_is_the_equation_over_each_rows_own_keys(before, biased):
+    whole = cache()
+    fill(whole, [2, 4, 1])
+    queries = torch.randn(3, 4, 4, dtype=torch.float64)  # two for each key head
+    part = whole.layer(0)
+    bias = AlibiBias(4).double() if biased else None
+    places = whole.lengths - 1  # each row's last token asks
+    output = attend_cached(queries, part.keys, part.values, places, before=before, bias=bias)
+    for row, length in enumerate([2, 4, 1]):
+        first = 0 if before is None else max(0, length - 1 - before)
+        keys = part.keys[row, :, first:length].repeat_interleave(2, dim=0)
+        values = part.values[row, :, first:length].repeat_interleave(2, dim=0)
+        scores = torch.einsum("hd,hkd->hk", queries[row], keys) / 2
+        if bias is not None:
+            scores = scores + bias(torch.arange(first, length) - (length - 1))
+        assert_close(output[row], torch.einsum("hk,hkd->hd", scores.softmax(-1), values))
+
+
+def test_both_kinds_of_state_serve_the_same_interface():
+    recurrent = RecurrentState(
+        hidden=torch.randn(1, 2, 4), cell=None, lengths=torch.zeros(2, dtype=torch.int64)
+    )
+    for state in (TransformerState(cache(rows=2)), recurrent):
+        assert isinstance(state, State)
+        state.select([1])
+        assert state.rows == 1

@@ -1,0 +1,188 @@
+import bz2
+import gzip
+import lzma
+import random
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.text.files import LineError, scan
+from regard.text.records import DataError
+
+lines_of_text = st.lists(
+    st.text(st.characters(codec="utf-8", exclude_characters="\n\0"), max_size=30), max_size=8
+)
+SUFFIXES = ["", ".gz", ".xz", ".bz2", ".zip"]
+
+
+def write(folder: Path, suffix: str, content: bytes) -> Path:
+    path = folder / f"text{suffix}"
+    match suffix:
+        case "":
+            path.write_bytes(content)
+        case ".gz":
+            path.write_bytes(gzip.compress(content))
+        case ".xz":
+            path.write_bytes(lzma.compress(content, preset=0))
+        case ".bz2":
+            path.write_bytes(bz2.compress(content))
+        case ".zip":
+            with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+                archive.writestr("inside.txt", content)
+    return path
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_lines_come_back_from_every_kind_of_file(tmp_path_factory, suffix, end):
+    folder = tmp_path_factory.mktemp("files")
+
+    @given(lines_of_text)
+    def check(lines):
+        # A carriage return at its end belongs to the line's end, a mark at the file's start to the encoding.
+        lines = [line.rstrip("\r").lstrip("\ufeff") for line in lines]
+        path = write(folder, suffix, b"".join(line.encode() + end for line in lines))
+        assert list(scan(path)) == lines
+
+    check()
+
+
+@pytest.mark.parametrize(
+    "inside", ["\x85", "\u2028", "\u2029", "\f", "\v", "\x1c", "\x1d", "\x1e", "\r", "\ufeff"]
+)
+def test_only_a_newline_ends_a_line(tmp_path, inside):
+    path = write(tmp_path, "", f"a{inside}b\nc{inside}\n".replace("\r\n", "\r.\n").encode())
+    assert len(list(scan(path))) == 2
+    assert next(scan(path)) == f"a{inside}b"
+
+
+def test_a_byte_order_mark_is_dropped_at_the_start_only(tmp_path):
+    path = write(tmp_path, "", "\ufeffa\n\ufeffb\n".encode())
+    assert list(scan(path)) == ["a", "\ufeffb"]
+
+
+def test_an_empty_file_has_no_lines_and_the_last_needs_no_newline(tmp_path):
+    assert list(scan(write(tmp_path, "", b""))) == []
+    assert list(scan(write(tmp_path, "", b"\xef\xbb\xbf"))) == []
+    assert list(scan(write(tmp_path, "", b"a\n\nb"))) == ["a", "", "b"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [(b"gr\xfc\xdf", "invalid UTF-8 at byte 3"), (b"a\0b", "NUL at byte 2"), (b"x" * 11, "line too long")],
+)
+def test_a_broken_line_is_named_and_the_next_one_read(tmp_path, bad, reason):
+    path = write(tmp_path, "", b"one\n" + bad + b"\nthree\n")
+    first, error, third = scan(path, longest=10)
+    assert (first, third) == ("one", "three")
+    assert isinstance(error, LineError)
+    assert str(error).startswith(f"{path}:2: {reason}")
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
+def test_the_limit_counts_neither_the_end_nor_the_mark(tmp_path, mark, end):
+    assert list(scan(write(tmp_path, "", mark + b"x" * 10 + end), longest=10)) == ["x" * 10]
+    for length in range(11, 18):
+        (error,) = scan(write(tmp_path, "", mark + b"x" * length + end), longest=10)
+        assert isinstance(error, LineError)
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_huge_line_is_not_held_in_memory(tmp_path, suffix):
+    path = write(tmp_path, suffix, b"x" * 20_000_000 + b"\nafter\n")
+    tracemalloc.start()
+    error, after = scan(path, longest=100_000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert str(error).startswith(f"{path}:1: line too long (20000001 bytes, at most 100000 allowed)")
+    assert after == "after"
+    assert peak < 2_000_000
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".bz2", ".zip"])
+def test_a_truncated_file_is_an_error_even_after_its_last_whole_line(tmp_path, suffix):
+    text = "".join(f"{random.Random(number).random()}\n" for number in range(20_000))
+    path = write(tmp_path, suffix, text.encode())
+    path.write_bytes(path.read_bytes()[:-2000])
+    with pytest.raises(DataError, match=r"get the file again") as caught:
+        list(scan(path))
+    assert str(caught.value).startswith(str(path))
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".bz2", ".zip"])
+def test_damaged_bytes_are_an_error(tmp_path, suffix):
+    path = write(tmp_path, suffix, b"some text\n" * 1000)
+    content = bytearray(path.read_bytes())
+    middle = 45 if suffix == ".zip" else len(content) // 2
+    content[middle : middle + 4] = b"\xde\xad\xbe\xef"
+    path.write_bytes(content)
+    with pytest.raises(DataError):
+        list(scan(path))
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".bz2", ".zip"])
+def test_plain_text_under_a_compressed_name_is_an_error(tmp_path, suffix):
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(b"plain\n" * 100)
+    with pytest.raises(DataError):
+        list(scan(path))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_other_encodings_are_named(tmp_path, encoding):
+    path = write(tmp_path, "", "Grüße an alle\nund mehr\n".encode(encoding))
+    with pytest.raises(DataError, match=f"text:1: not UTF-8 text but probably {encoding[:6].upper()}.*iconv"):
+        list(scan(path))
+
+
+def test_compressed_data_under_a_plain_name_is_named(tmp_path):
+    (tmp_path / "text").write_bytes(gzip.compress(b"a\n"))
+    with pytest.raises(DataError, match=r"text: holds \.gz data; end its name in \.gz"):
+        list(scan(tmp_path / "text"))
+
+
+def test_a_missing_file_suggests_its_neighbour(tmp_path):
+    (tmp_path / "train.de.gz").write_bytes(b"")
+    with pytest.raises(DataError, match=r"train\.de: no such file; did you mean 'train\.de\.gz'\?"):
+        list(scan(tmp_path / "train.de"))
+    with pytest.raises(DataError, match="no such file; check the path"):
+        list(scan(tmp_path / "nowhere" / "x"))
+
+
+def test_a_directory_is_not_a_file(tmp_path):
+    with pytest.raises(DataError, match="a directory, not a file"):
+        list(scan(tmp_path))
+
+
+def test_an_archive_of_several_files_needs_a_name(tmp_path):
+    path = tmp_path / "data.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.mkdir("deep")
+        archive.writestr("deep/a.txt", "A\n")
+        archive.writestr("b.txt.gz", gzip.compress(b"B\n"))
+    assert list(scan(path / "deep" / "a.txt")) == ["A"]
+    assert list(scan(f"{path}/b.txt.gz")) == ["B"]
+    with pytest.raises(
+        DataError, match=r"holds 2 files \(deep/a\.txt, b\.txt\.gz\); name one, as in .*/deep/a\.txt"
+    ):
+        list(scan(path))
+    with pytest.raises(DataError, match=r"holds no file 'deep/b\.txt'; did you mean"):
+        list(scan(path / "deep" / "b.txt"))
+
+
+def test_an_empty_archive_has_no_file_to_read(tmp_path):
+    with zipfile.ZipFile(tmp_path / "data.zip", "w"):
+        pass
+    with pytest.raises(DataError, match="holds 0 files"):
+        list(scan(tmp_path / "data.zip"))
+
+
+def test_a_reader_that_is_left_half_way_closes_its_file(tmp_path):
+    lines = scan(write(tmp_path, ".gz", b"a\n" * 100))
+    next(lines)
+    del lines  # an open file would warn here, and warnings are errors
