@@ -54,7 +54,8 @@ class Layout:
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "Layout":
         """The same layout with its tensors on `device`; the host's copy stays where it is."""
-        if self.offsets.device == torch.device(device):
+        wanted, present = torch.device(device), self.offsets.device
+        if wanted.type == present.type and wanted.index in (None, present.index):
             return self
         return Layout(
             offsets=self.offsets.to(device, non_blocking=non_blocking),
@@ -88,13 +89,13 @@ class Layout:
 
     @property
     def firsts(self) -> Int[Tensor, "sequences"]:
-        """The index of each sequence's first token. Means nothing for an empty sequence."""
-        return self.offsets[:-1]
+        """The index of each sequence's first token; of some other token for an empty sequence."""
+        return self.offsets[:-1].clamp(max=max(self.tokens - 1, 0))
 
     @property
     def lasts(self) -> Int[Tensor, "sequences"]:
-        """The index of each sequence's last token. Means nothing for an empty sequence."""
-        return self.offsets[1:] - 1
+        """The index of each sequence's last token; of some other token for an empty sequence."""
+        return (self.offsets[1:] - 1).clamp(min=0)
 
     def split(self, x: Shaped[Tensor, "tokens *rest"]) -> tuple[Tensor, ...]:
         """One view per sequence."""

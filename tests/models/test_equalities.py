@@ -2,6 +2,8 @@
 dropout.
 """
 
+import dataclasses
+
 import pytest
 import torch
 from torch import Tensor
@@ -10,7 +12,7 @@ from torch.testing import assert_close
 from regard.layout import Layout
 from regard.models.decoder import Decoder
 from regard.models.encoder import Encoder
-from regard.models.seq2seq import Seq2Seq
+from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from tests.models.families import BODIES, MODERN, VOCABULARY, decoder, encoder, seq2seq, transformer
 
 FAMILIES = pytest.mark.parametrize("family", BODIES.values(), ids=BODIES.keys())
@@ -135,8 +137,6 @@ def test_the_same_word_gets_another_vector_in_another_context(family):
 @pytest.mark.parametrize("body", [transformer(), MODERN], ids=["classic", "modern"])
 @TRAINING
 def test_the_choice_of_kernel_does_not_change_a_model(body, training):
-    import dataclasses
-
     results = []
     for kernel in ("equation", "grouped", "padded"):
         torch.manual_seed(3)
@@ -154,10 +154,6 @@ def test_the_choice_of_kernel_does_not_change_a_model(body, training):
 
 
 def test_encoder_and_decoder_may_be_of_different_kinds_and_widths():
-    import dataclasses
-
-    from regard.models.seq2seq import Seq2SeqConfig
-
     recurrent, kind = BODIES["lstm, additive"]
     config = Seq2SeqConfig(
         encoder=dataclasses.replace(encoder(recurrent, kind), d_model=24),
@@ -178,6 +174,8 @@ def test_a_state_is_prefilled_fresh_and_with_a_prefix_for_each_row():
     state, layout = model.start(rows=2), Layout.of([3])
     with pytest.raises(ValueError, match="1 prefixes, 2 rows"):
         model.prefill(draw(layout), layout, state)
+    with pytest.raises(ValueError, match="a prefix is empty"):
+        model.prefill(draw(layout), Layout.of([3, 0]), state)
 
 
 def test_a_state_needs_rows_or_a_memory():

@@ -88,6 +88,8 @@ class Decoder(nn.Module):
                 f"prefill takes a fresh state and one prefix for each row: {layout.sequences} prefixes, "
                 f"{state.rows} rows of up to {state.longest} tokens"
             )
+        if 0 in layout.host_lengths:
+            raise ValueError("a prefix is empty: nothing can follow it; give it a start token at least")
         x = self.embedding(ids, layout.positions, layout.longest)
         states = self.body(x, layout, memory, state)
         return self.head(states.index_select(0, layout.lasts))

@@ -50,15 +50,15 @@ class _Side:
 
     def store(self, dense: Tensor, whole: Tensor) -> None:
         """The inverse; what lies in empty cells is dropped."""
-        flat = dense.transpose(1, 2).flatten(0, 1)
-        if flat.shape[1] != whole.shape[1]:  # a shared key head gathers from all its query heads
-            flat = flat.view(len(flat), whole.shape[1], -1, *flat.shape[2:]).sum(dim=2)
+        if dense.shape[1] != whole.shape[1]:  # a shared key head gathers from all its query heads
+            dense = dense.unflatten(1, (whole.shape[1], -1)).sum(dim=2)
+        grid = dense.transpose(1, 2)
         if isinstance(self.tokens, slice):
-            whole[self.tokens] = flat
+            whole[self.tokens].view(grid.shape).copy_(grid)
         elif self.cells is None:
-            whole.index_copy_(0, self.tokens, flat)
+            whole.index_copy_(0, self.tokens, grid.flatten(0, 1))
         else:
-            whole.index_copy_(0, self.tokens[self.cells], flat.index_select(0, self.cells))
+            whole.index_copy_(0, self.tokens[self.cells], grid.flatten(0, 1).index_select(0, self.cells))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,7 +11,8 @@ one place that decides, and says why.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, cast
+from inspect import signature
+from typing import Any, Literal, cast
 
 import torch
 import torch.nn.functional as F
@@ -156,6 +157,12 @@ def _each(
     return torch.cat(outputs) if outputs else queries.new_empty(0, queries.shape[1], values.shape[2])
 
 
+# Until torch 2.13, key heads could be shared without asking.
+_SHARED_HEADS: dict[str, Any] = (
+    {"enable_gqa": True} if "enable_gqa" in signature(varlen_attn).parameters else {}
+)
+
+
 def _varlen(
     queries: Queries,
     keys: Keys,
@@ -175,7 +182,7 @@ def _varlen(
         key_layout.longest,
         scale=scale,
         window_size=_reach(mask),
-        enable_gqa=queries.shape[1] != keys.shape[1],
+        **(_SHARED_HEADS if queries.shape[1] != keys.shape[1] else {}),
     )
     return cast(Tensor, output)  # it gives more only when more is asked for
 

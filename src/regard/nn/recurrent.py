@@ -126,9 +126,9 @@ class RecurrentEncoder(nn.Module):
         """The last state of each direction: forwards at the last token, backwards at the first. Zeros for an
         empty sequence."""
         empty = (layout.lengths == 0).unsqueeze(1)
-        last = states.index_select(0, layout.lasts.clamp(min=0))
+        last = states.index_select(0, layout.lasts)
         if self.cells.bidirectional:
-            first = states.index_select(0, layout.firsts.clamp(max=max(layout.tokens - 1, 0)))
+            first = states.index_select(0, layout.firsts)
             half = states.shape[1] // 2
             last = torch.cat([last[:, :half], first[:, half:]], dim=1)
         return last.masked_fill(empty, 0.0)
