@@ -74,8 +74,13 @@ def corpus(count: int, seed: int) -> list[str]:
     return ["".join(chance.choices(pieces, k=chance.randint(1, 3))) for _ in range(count)]
 
 
+def encode(tokenizer: Tokenizer, words: list[str]) -> list[np.ndarray]:
+    """Sources end with a mark, so that the model can tell where a word ends."""
+    return [np.append(ids, tokenizer.require("end")) for ids in tokenizer.encode_batch(words)]
+
+
 def train(model: Seq2Seq, tokenizer: Tokenizer, words: list[str], steps: int) -> None:
-    sources = [np.array(ids) for ids in tokenizer.encode_batch(words)]
+    sources = encode(tokenizer, words)
     targets = [np.array(ids) for ids in tokenizer.encode_batch([word[::-1] for word in words])]
     start, end = tokenizer.require("start"), tokenizer.require("end")
     plan = Plan([[len(s) for s in sources], [len(t) + 1 for t in targets]], BatchConfig(tokens=1024))
@@ -99,7 +104,7 @@ def train(model: Seq2Seq, tokenizer: Tokenizer, words: list[str], steps: int) ->
 @torch.no_grad()
 def reverse(model: Seq2Seq, tokenizer: Tokenizer, words: list[str]) -> list[str]:
     """Greedy decoding: each step gets what the step before produced, until all rows have ended."""
-    source = pack([np.array(ids) for ids in tokenizer.encode_batch(words)])
+    source = pack(encode(tokenizer, words))
     state = model.start(source.ids, source.layout)
     start, end = tokenizer.require("start"), tokenizer.require("end")
     tokens, columns = torch.full((len(words),), start), []
@@ -114,7 +119,7 @@ def reverse(model: Seq2Seq, tokenizer: Tokenizer, words: list[str]) -> list[str]
 @torch.no_grad()
 def picture(model: Seq2Seq, tokenizer: Tokenizer, word: str) -> str:
     """The cross-attention of the last layer, mean over the heads: rows are written, columns are read."""
-    source = pack([np.array(tokenizer.encode(word).ids)])
+    source = pack(encode(tokenizer, [word]))
     target = pack([np.array([tokenizer.require("start"), *tokenizer.encode(word[::-1]).ids])])
     memory = model.encoder.remember(source.ids, source.layout)
     x = model.decoder.embedding(target.ids, target.layout.positions, target.layout.longest)
@@ -124,15 +129,15 @@ def picture(model: Seq2Seq, tokenizer: Tokenizer, word: str) -> str:
     x = last.attention_residual(x, lambda x: last.attention(x, target.layout, model.decoder.body.mask))
     weights = last.cross_attention.weights(x, target.layout, memory.states, source.layout)[0].mean(dim=0)
     rows = ["    " + " ".join(f"{letter:<2}" for letter in word)]
-    for letter, row in zip(word[::-1], weights, strict=False):
-        shades = " ".join(SHADES[min(4, int(weight * 5))] * 2 for weight in row.tolist())
+    for letter, row in zip(word[::-1], weights[:-1], strict=True):
+        shades = " ".join(SHADES[min(4, int(weight * 5))] * 2 for weight in row.tolist()[:-1])
         rows.append(f"  {letter} {shades}")
     return "\n".join(rows)
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--steps", type=int, default=400)
+    options.add_argument("--steps", type=int, default=500)
     options.add_argument("words", nargs="*", default=["attention", "regard", "transformer"])
     chosen = options.parse_args()
     torch.manual_seed(0)
