@@ -17,8 +17,7 @@ from rich.progress import track
 
 from regard.data.batches import BatchConfig, Plan
 from regard.data.packing import pack
-from regard.models.presets import SEQ2SEQ
-from regard.models.seq2seq import Seq2Seq
+from regard.models import SEQ2SEQ, Seq2Seq
 from regard.text import Specials, Tokenizer, TokenizerConfig
 
 WORDS = [
@@ -137,7 +136,7 @@ def picture(model: Seq2Seq, tokenizer: Tokenizer, word: str) -> str:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--steps", type=int, default=500)
+    options.add_argument("--steps", type=int, default=600)
     options.add_argument("words", nargs="*", default=["attention", "regard", "transformer"])
     chosen = options.parse_args()
     torch.manual_seed(0)
@@ -156,7 +155,8 @@ def main() -> None:
     train(model.train(), tokenizer, words, chosen.steps)
     console.print(f"trained in {time.perf_counter() - began:.0f} s on {torch.get_num_threads()} threads")
     model.eval()
-    unseen = [word for word in corpus(3000, seed=1) if word not in set(words)][:500]
+    seen = set(words)
+    unseen = [word for word in corpus(3000, seed=1) if word not in seen][:500]
     right = sum(a == b[::-1] for a, b in zip(reverse(model, tokenizer, unseen), unseen, strict=True))
     console.print(
         f"{right / len(unseen):.1%} of {len(unseen)} unseen words are written backwards without a fault\n"

@@ -42,7 +42,7 @@ def imported(path: Path) -> set[str]:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            found.add(node.module or "")
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
     return found
 
 
@@ -57,6 +57,8 @@ def test_imports_point_down(path):
         if not module.startswith("regard.") or own == "__init__":
             continue
         other = module.split(".")[1]
+        if other == "__version__":
+            continue
         assert other == own or depth[other] > depth[own], f"{own} may not import {module}"
 
 

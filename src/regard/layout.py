@@ -37,7 +37,10 @@ class Layout:
     def of(cls, lengths: Sequence[int] | Int[Tensor, "sequences"], longest: int | None = None) -> "Layout":
         """Lay out sequences of these lengths on the CPU. `longest` may be set higher than the data, so that
         batches of different content share one compiled shape, never lower."""
-        sizes = torch.as_tensor(lengths, dtype=torch.int64, device="cpu").reshape(-1)
+        sizes = torch.as_tensor(lengths, device="cpu").reshape(-1)
+        if sizes.numel() and sizes.is_floating_point():
+            raise ValueError(f"lengths are {sizes.dtype}, like {float(sizes[0])}: a length is a whole number")
+        sizes = sizes.to(torch.int64)
         if sizes.numel() and int(sizes.min()) < 0:
             raise ValueError(f"lengths has {int(sizes.min())}: a length is 0 or more")
         most = int(sizes.max()) if sizes.numel() else 0
@@ -45,12 +48,24 @@ class Layout:
             raise ValueError(
                 f"longest={longest} but a sequence has {most} tokens: give a bound of {most} or more"
             )
-        offsets = torch.zeros(len(sizes) + 1, dtype=torch.int64)
+        offsets = torch.zeros(len(sizes) + 1, dtype=torch.int64, device="cpu")
         torch.cumsum(sizes, dim=0, out=offsets[1:])
         tokens = int(offsets[-1])
-        positions = torch.arange(tokens) - offsets[:-1].repeat_interleave(sizes, output_size=tokens)
+        positions = torch.arange(tokens, device="cpu") - offsets[:-1].repeat_interleave(
+            sizes, output_size=tokens
+        )
         offsets = offsets.to(torch.int32)
         return cls(offsets=offsets, positions=positions, longest=longest or most, host_offsets=offsets)
+
+    @classmethod
+    def singles(cls, sequences: int, device: torch.device | str = "cpu") -> "Layout":
+        """Sequences of one token each; made on the device, without a transfer."""
+        return cls(
+            offsets=torch.arange(sequences + 1, dtype=torch.int32, device=device),
+            positions=torch.zeros(sequences, dtype=torch.int64, device=device),
+            longest=1,
+            host_offsets=torch.arange(sequences + 1, dtype=torch.int32, device="cpu"),
+        )
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "Layout":
         """The same layout with its tensors on `device`; the host's copy stays where it is."""

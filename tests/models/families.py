@@ -48,6 +48,7 @@ BODIES = {
     ),
     "lstm, additive": (RecurrentConfig(cell="lstm", attention="additive", dropout=0.0), "none"),
     "gru, dot": (RecurrentConfig(cell="gru", attention="dot", dropout=0.0), "none"),
+    "lstm, sinusoidal": (RecurrentConfig(cell="lstm", attention="scaled", dropout=0.0), "sinusoidal"),
     "lstm, no attention": (RecurrentConfig(cell="lstm", attention="none", dropout=0.0), "none"),
 }
 """A body and a kind of positions for each family."""

@@ -2,9 +2,12 @@
 dropout.
 """
 
+import copy
 import dataclasses
+import pickle
 
 import pytest
+import safetensors.torch
 import torch
 from torch import Tensor
 from torch.testing import assert_close
@@ -13,6 +16,7 @@ from regard.layout import Layout
 from regard.models.decoder import Decoder
 from regard.models.encoder import Encoder
 from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from regard.nn.masks import Mask
 from tests.models.families import BODIES, MODERN, VOCABULARY, decoder, encoder, seq2seq, transformer
 
 FAMILIES = pytest.mark.parametrize("family", BODIES.values(), ids=BODIES.keys())
@@ -181,3 +185,86 @@ def test_a_state_is_prefilled_fresh_and_with_a_prefix_for_each_row():
 def test_a_state_needs_rows_or_a_memory():
     with pytest.raises(ValueError, match="either rows, or the memory"):
         Decoder(decoder(transformer(), "rotary")).start()
+
+
+@pytest.mark.spec("3.5")
+@FAMILIES
+def test_forced_prefixes_of_a_translator_equal_its_steps_also_for_several_beams(family):
+    model = Seq2Seq(seq2seq(*family)).double().eval()
+    sources = Layout.of([3, 7])
+    source, prefixes = draw(sources), Layout.of([2, 4, 3])
+    ids = draw(prefixes)
+    state = model.start(source, sources)
+    state.select([0, 1, 1])  # the second source has two beams
+    found = model.prefill(ids, prefixes, state)
+    owners = [sources.split(source)[owner] for owner in (0, 1, 1)]
+    for row, (s, prefix) in enumerate(zip(owners, prefixes.split(ids), strict=True)):
+        alone = model(s, Layout.of([len(s)]), prefix, Layout.of([len(prefix)]))
+        assert_close(found[row], model.decoder.head(alone)[-1], **TIGHT)
+
+
+@pytest.mark.parametrize("kind", ["sinusoidal", "learned"])
+def test_a_recurrent_decoder_counts_positions_past_the_first_table(kind):
+    body, _ = BODIES["lstm, no attention"]
+    model = Decoder(decoder(body, kind)).eval()
+    state, token = model.start(rows=1), torch.tensor([1])
+    with torch.no_grad():
+        for _ in range(64):
+            model.step(token, state)
+        assert state.longest == 64
+        if kind == "learned":
+            with pytest.raises(ValueError, match="positions were learned for 64"):
+                model.step(token, state)
+        else:
+            for _ in range(460):
+                model.step(token, state)
+            assert state.lengths.tolist() == [524]
+
+
+@FAMILIES
+def test_decoding_runs_under_autocast(family):
+    model = Seq2Seq(seq2seq(*family)).eval()
+    sources = Layout.of([3, 7])
+    source, tokens = draw(sources), torch.tensor([1, 2])
+    with torch.no_grad():
+        exact = model.step(tokens, model.start(source, sources))
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            state = model.start(source, sources)
+            rough = model.prefill(tokens, Layout.of([1, 1]), state).float()
+            model.step(tokens, state)
+    assert float((rough - exact).norm() / exact.norm()) < 5e-2
+
+
+def test_any_boolean_mask_reaches_an_encoder():
+    model = Encoder(encoder(transformer(), "sinusoidal")).double().eval()
+    layout = Layout.of([5])
+    ids = draw(layout)
+    chosen = torch.ones(1, 5, 5, dtype=torch.bool)
+    chosen[:, :, 3] = False  # nobody sees the fourth word
+    before = model(ids, layout, mask=Mask(chosen=chosen))
+    ids[3] = (ids[3] + 1) % VOCABULARY
+    after = model(ids, layout, mask=Mask(chosen=chosen))
+    seen = torch.tensor([0, 1, 2, 4])
+    assert torch.equal(after[seen], before[seen])
+    assert not torch.equal(model(ids, layout)[seen], after[seen])
+
+
+@FAMILIES
+def test_a_model_can_be_copied_and_pickled_with_its_ties(family):
+    model = Seq2Seq(seq2seq(*family))
+    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert twin.decoder.head.weight is twin.decoder.embedding.tokens.weight
+        assert twin.encoder.embedding.tokens.weight is twin.decoder.embedding.tokens.weight
+
+
+def test_weights_round_trip_through_safetensors(tmp_path):
+    model, other = Seq2Seq(seq2seq(transformer(), "learned")), Seq2Seq(seq2seq(transformer(), "learned"))
+    safetensors.torch.save_model(model, tmp_path / "model.safetensors")
+    safetensors.torch.load_model(other, tmp_path / "model.safetensors")
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_ids_and_layout_must_agree():
+    with pytest.raises(ValueError, match="4 ids but a layout of 3 tokens"):
+        Encoder(encoder(transformer(), "none"))(torch.tensor([1, 2, 3, 4]), Layout.of([3]))

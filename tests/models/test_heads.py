@@ -44,6 +44,8 @@ def test_an_attention_pool_weighs_tokens_by_a_trained_query():
     initialize(pool, InitialConfig())
     expected = [torch.softmax(s @ pool.attention.query / 6**0.5, dim=0) @ s for s in LAYOUT.split(x)]
     assert_close(pool(x, LAYOUT), torch.stack(expected))
+    fixed = Pool(6, PoolConfig(kind="attention", query="fixed"))
+    assert not list(fixed.parameters())
 
 
 def test_a_dense_pool_is_berts_pooler():
@@ -51,7 +53,7 @@ def test_a_dense_pool_is_berts_pooler():
     assert_close(pool(x, LAYOUT), torch.tanh(F.linear(x[[0, 3, 4]], pool.dense.weight, pool.dense.bias)))
 
 
-@pytest.mark.parametrize("kind", ["first", "last", "mean", "max", "attention"])
+@pytest.mark.parametrize("kind", ["first", "last", "ends", "mean", "max", "attention"])
 def test_filler_behind_the_real_sequences_is_not_felt(kind):
     pool, x = Pool(6, PoolConfig(kind=kind)), states()
     initialize(pool, InitialConfig())

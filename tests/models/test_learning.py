@@ -8,8 +8,9 @@ from torch import Tensor, nn
 from regard.layout import Layout
 from regard.models.decoder import Decoder
 from regard.models.encoder import Encoder
-from regard.models.heads import TagHead
+from regard.models.heads import ClassifyHead, PoolConfig, TagHead
 from regard.models.seq2seq import Seq2Seq
+from regard.nn.recurrent import RecurrentConfig
 from tests.models.families import BODIES, D_MODEL, VOCABULARY, decoder, encoder, seq2seq
 
 START, END, FIRST = 0, 1, 2
@@ -140,3 +141,28 @@ def test_taggers_learn(task, family):
     with torch.no_grad():
         scores, labels = tags(of_three(sentences(100)))
     assert float((scores.argmax(-1) == labels).float().mean()) >= 0.95
+
+
+@pytest.mark.spec("4.1", "2.5")
+@pytest.mark.parametrize(
+    "pool",
+    [PoolConfig(kind="ends"), PoolConfig(kind="attention"), PoolConfig(kind="attention", query="fixed")],
+    ids=["last states", "trained query", "fixed query"],
+)
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_recurrent_classifiers_learn(cell, pool):
+    """Whether a word occurs in the sentence, wherever it stands."""
+    body = RecurrentConfig(cell=cell, layers=1, dropout=0.0)
+    head = ClassifyHead(2, D_MODEL, pool, dropout=0.0)
+    model = nn.ModuleDict({"encoder": Encoder(encoder(body, "none")), "head": head})
+
+    def scores(batch: Sentences) -> tuple[Tensor, Tensor]:
+        ids, layout = join(batch)
+        labels = torch.tensor([int((sentence < FIRST + 3).any()) for sentence in batch])
+        return model["head"](model["encoder"](ids, layout), layout), labels
+
+    train(model, lambda batch: F.cross_entropy(*scores(batch)), steps=150, rate=1e-2)
+    with torch.no_grad():
+        found, labels = scores(sentences(300))
+    assert 0.2 < float(labels.float().mean()) < 0.8
+    assert float((found.argmax(-1) == labels).float().mean()) >= 0.97

@@ -28,7 +28,7 @@ LAYOUTS = {
 
 def outcome(queries: Tensor, keys: Tensor, values: Tensor, gradient: Tensor, *args, **settings) -> tuple:
     """The output, and the gradients of the queries, keys, values and of the bias if there is one."""
-    inputs = [x.detach().clone().requires_grad_() for x in (queries, keys, values)]
+    inputs = [x.detach().requires_grad_() for x in (queries, keys, values)]
     output = attend_packed(*inputs, *args, **settings)
     if "bias" in settings:
         inputs.append(settings["bias"])
@@ -93,6 +93,32 @@ def test_the_padded_kernel_takes_any_boolean_mask_bias_and_width(mask):
     fused = outcome(*tensors, queries, keys, mask, bias=bias, scale=0.3, kernel="padded")
     exact = outcome(*tensors, queries, keys, mask, bias=bias, scale=0.3, kernel="equation")
     assert_close(fused, exact, atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize("lengths", [[4, 4], [3, 5]], ids=["views", "gathered"])
+@pytest.mark.parametrize("kernel", ["grouped", "padded"])
+def test_strided_inputs_are_read_right(kernel, lengths):
+    layout = Layout.of(lengths)
+    tensors = [torch.randn(8, 16, 4, dtype=torch.float64).transpose(1, 2) for _ in range(4)]
+    fused = outcome(*tensors, layout, layout, CAUSAL, kernel=kernel)
+    exact = outcome(*tensors, layout, layout, CAUSAL, kernel="equation")
+    assert_close(fused, exact, atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_on_the_cpu_is_near_the_equation_in_float32(dtype):
+    layout = Layout.of([17, 33, 33, 5])
+    tensors = [x.to(dtype) for x in draw(layout, layout, d_head=64, d_value=64, dtype=torch.float32)]
+    fused = outcome(*tensors, layout, layout, CAUSAL, kernel="grouped")
+    exact = outcome(*[x.float() for x in tensors], layout, layout, CAUSAL, kernel="equation")
+    for found, reference in zip(fused, exact, strict=True):
+        assert float((found.float() - reference).detach().norm() / reference.detach().norm()) < 1e-2
+
+
+def test_a_layout_that_does_not_fit_the_tokens_is_refused():
+    layout, longer = Layout.of([4, 4]), Layout.of([4, 4, 2])
+    with pytest.raises(ValueError, match="10 queries but a layout of 8 tokens"):
+        attend_packed(*draw(longer, longer)[:3], layout, layout)
 
 
 def test_no_sequences_are_no_trouble():

@@ -165,7 +165,16 @@ def test_our_decoder_layer_equals_torchs(place, dtype, training):
     )
 
 
-def test_dropout_acts_where_the_paper_puts_it_and_in_training_only():
+@pytest.mark.parametrize("place", ["post", "pre"])
+def test_dropout_acts_on_a_sublayers_output_before_it_is_added(place):
+    """If all of it is dropped, what remains is the stream itself, normed as post-norm does."""
+    part = Residual(build_norm(NormConfig(), 8), place, dropout=0.5).train()
+    part.dropout.p = 1.0
+    x = torch.randn(4, 8)
+    assert_close(part(x, nn.Linear(8, 8)), part.norm(x) if place == "post" else x)
+
+
+def test_dropout_acts_in_training_only():
     part = stack(dropout=0.3)
     layout = Layout.of([5])
     x = torch.randn(5, 32, dtype=torch.float64)

@@ -1,6 +1,7 @@
 """The six ways to know a token's place, each against its formula."""
 
 import math
+import pickle
 
 import pytest
 import torch
@@ -77,11 +78,11 @@ def test_moving_by_a_fixed_step_is_a_linear_map():
 @pytest.mark.spec("1.4")
 def test_the_table_is_reused_and_grows_past_its_range_with_the_same_rows():
     positions = SinusoidalPositions(16)
-    first = positions.table.table
+    first = positions.table
     positions(torch.arange(10), 10)
-    assert positions.table.table is first
+    assert positions.table is first
     long = positions(torch.arange(2000), 2000)
-    assert len(positions.table.table) >= 2000
+    assert len(positions.table) >= 2000
     assert torch.equal(long[: len(first)], first)
     assert not positions.state_dict()  # computed, so nothing to store
 
@@ -101,17 +102,32 @@ def test_an_input_past_the_learned_range_is_a_clear_error():
         LearnedPositions(8, longest=5)(torch.arange(6), 6)
 
 
+@pytest.mark.spec("1.4")
+def test_the_table_stays_exact_whatever_the_model_is_converted_to():
+    exact = SinusoidalPositions(16).rows(40)
+    part = SinusoidalPositions(16).bfloat16().float()
+    assert_close(part(torch.arange(40), 40), exact.float(), atol=0, rtol=0)
+    assert_close(part.double()(torch.arange(40), 40, torch.float64), exact, atol=0, rtol=0)
+    assert part(torch.arange(40), 40, torch.bfloat16).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("part", [SinusoidalPositions(8), RotaryPositions(8), RelativeBias(2), AlibiBias(2)])
+def test_positions_can_be_pickled(part):
+    assert type(pickle.loads(pickle.dumps(part))) is type(part)
+
+
 def turn(rotary: RotaryPositions, x: torch.Tensor, place: int) -> torch.Tensor:
     return rotary(x, torch.tensor([place]), place + 1)
 
 
+@pytest.mark.spec("1.8")
 def test_rotary_products_depend_on_the_distance_alone():
     rotary = RotaryPositions(8).double()
     query, key = torch.randn(2, 1, 1, 8, dtype=torch.float64)
     near = (turn(rotary, query, 3) * turn(rotary, key, 1)).sum()
     far = (turn(rotary, query, 403) * turn(rotary, key, 401)).sum()
-    assert_close(near, far, atol=1e-4, rtol=0)  # the table is float32
-    assert not torch.isclose(near, (turn(rotary, query, 3) * turn(rotary, key, 2)).sum(), atol=1e-4)
+    assert_close(near, far, atol=1e-10, rtol=0)
+    assert not torch.isclose(near, (turn(rotary, query, 3) * turn(rotary, key, 2)).sum())
 
 
 def test_rotary_turns_each_pair_by_its_angle_and_keeps_lengths():
@@ -137,6 +153,34 @@ def test_relative_buckets_are_exact_near_by_and_widen_with_distance():
     assert len(set(before[127:].tolist())) == 1  # from the reach on, one bucket
 
 
+def t5_bucket(distance: int, buckets: int, reach: int, causal: bool) -> int:
+    """The formula of Raffel et al. 2020 as its authors' code has it, number by number."""
+    first = 0
+    if not causal:
+        buckets //= 2
+        first = buckets if distance > 0 else 0
+        distance = abs(distance)
+    else:
+        distance = max(-distance, 0)
+    exact = buckets // 2
+    if distance < exact:
+        return first + distance
+    wide = exact + int(math.log(distance / exact) / math.log(reach / exact) * (buckets - exact))
+    return first + min(wide, buckets - 1)
+
+
+@pytest.mark.spec("1.8")
+@pytest.mark.parametrize("causal", [True, False])
+def test_relative_buckets_are_those_of_t5(causal):
+    bias = RelativeBias(heads=2, buckets=32, reach=128, causal=causal)
+    distances = list(range(-300, 1 if causal else 300))
+    expected = [t5_bucket(distance, 32, 128, causal) for distance in distances]
+    assert bias.bucket(torch.tensor(distances)).tolist() == expected
+    unused = set() if causal else {16}  # after the query, but not at a distance
+    assert set(expected) == set(range(32)) - unused
+
+
+@pytest.mark.spec("1.8")
 def test_a_relative_bias_is_the_trained_value_of_its_bucket():
     bias = RelativeBias(heads=2)
     distance = torch.tensor([[0, 1], [-1, 0]])
@@ -145,6 +189,7 @@ def test_a_relative_bias_is_the_trained_value_of_its_bucket():
     assert output[1, 0, 1] == bias.table.weight[bias.bucket(torch.tensor(1)), 1]
 
 
+@pytest.mark.spec("1.8")
 @pytest.mark.parametrize("heads", [8, 6])
 def test_alibi_falls_with_distance_by_the_papers_slopes(heads):
     slopes = {8: [2**-i for i in range(1, 9)], 6: [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3]}[heads]

@@ -116,7 +116,7 @@ def test_a_state_continues_where_whole_prefixes_end():
     memory, prefixes = memory_of(Layout.of([2, 5, 3])), Layout.of([2, 4, 1])
     x, following = draw(prefixes), torch.randn(3, 8, dtype=torch.float64)
     state = part.start(rows=3, capacity=8, like=x, memory=memory)
-    part(x, prefixes, memory, state)
+    part.prefill(x, prefixes, state)
     assert state.lengths.tolist() == [2, 4, 1]
     stepped = part.step(following, state)
     longer = Layout.of([3, 5, 2])
@@ -125,8 +125,18 @@ def test_a_state_continues_where_whole_prefixes_end():
 
 
 def test_no_tokens_at_all_are_no_trouble():
-    part = build(RecurrentEncoder(8, RecurrentConfig()))
-    assert part(torch.zeros(0, 8, dtype=torch.float64), Layout.of([0, 0])).shape == (0, 8)
+    part, layout = build(RecurrentEncoder(8, RecurrentConfig())), Layout.of([0, 0])
+    states = part(torch.zeros(0, 8, dtype=torch.float64), layout)
+    assert states.shape == (0, 8)
+    assert part.summary(states, layout).tolist() == [[0] * 8] * 2
+
+
+def test_a_memory_is_given_exactly_when_the_decoder_looks_at_one():
+    x, layout = draw(LAYOUT), LAYOUT
+    with pytest.raises(ValueError, match="built with the width of one"):
+        build(RecurrentDecoder(8, RecurrentConfig(), d_memory=6))(x, layout)
+    with pytest.raises(ValueError, match="built with the width of one"):
+        build(RecurrentDecoder(8, RecurrentConfig(), d_memory=None))(x, layout, memory_of(layout))
 
 
 def test_an_odd_width_cannot_be_read_both_ways():

@@ -77,9 +77,31 @@ def test_rows_of_one_source_are_its_queries():
     assert sources.asking.lengths.tolist() == [1, 0, 1]
 
 
-def test_rows_must_stay_in_the_order_of_their_sources():
-    with pytest.raises(ValueError, match="order of their sources"):
-        Sources(Layout.of([5, 3])).select([1, 0])
+def test_rows_must_stay_in_the_order_of_their_sources_and_a_refusal_changes_nothing():
+    whole = cache(rows=2)
+    fill(whole, [2, 3])
+    state = TransformerState(whole, Sources(Layout.of([5, 3])))
+    before = [held(whole, 1, row).clone() for row in range(2)]
+    with pytest.raises(ValueError, match="sort the rows by source"):
+        state.select([1, 0])
+    assert [torch.equal(held(whole, 1, row), before[row]) for row in range(2)] == [True, True]
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_select_takes_row_numbers_only():
+    with pytest.raises(TypeError, match="not a mask"):
+        cache().select(torch.tensor([True, False, True]))
+    for rows in ([3], [-1]):
+        with pytest.raises(IndexError, match="the rows are 0 to 2"):
+            cache().select(rows)
+
+
+def test_a_window_holds_also_where_every_row_is_full():
+    whole = cache()
+    fill(whole, [4, 4, 4])
+    part, queries = whole.layer(0), torch.randn(3, 2, 4, dtype=torch.float64)
+    short = attend_cached(queries, part.keys[:, :, 2:], part.values[:, :, 2:], None)
+    assert_close(attend_cached(queries, part.keys, part.values, None, before=1), short)
 
 
 @pytest.mark.parametrize("before", [None, 1])

@@ -79,10 +79,9 @@ class Decoder(nn.Module):
         return self.body.start(rows=count, capacity=capacity, like=like.detach(), memory=memory)
 
     def prefill(
-        self, ids: Ids, layout: Layout, state: TransformerState | RecurrentState, memory: Memory | None = None
+        self, ids: Ids, layout: Layout, state: TransformerState | RecurrentState
     ) -> Float[Tensor, "sequences vocab"]:
-        """Whole prefixes at once into a fresh state, sequence r to row r; the scores for what follows
-        each."""
+        """Whole prefixes into a fresh state, sequence r to row r; the scores for what follows each."""
         if state.longest or layout.sequences != state.rows:
             raise ValueError(
                 f"prefill takes a fresh state and one prefix for each row: {layout.sequences} prefixes, "
@@ -91,7 +90,7 @@ class Decoder(nn.Module):
         if 0 in layout.host_lengths:
             raise ValueError("a prefix is empty: nothing can follow it; give it a start token at least")
         x = self.embedding(ids, layout.positions, layout.longest)
-        states = self.body(x, layout, memory, state)
+        states = self.body.prefill(x, layout, cast(Any, state))  # a body gets the state that it started
         return self.head(states.index_select(0, layout.lasts))
 
     def step(
@@ -99,4 +98,4 @@ class Decoder(nn.Module):
     ) -> Float[Tensor, "rows vocab"]:
         """One new token in each row; the scores for what follows it."""
         x = self.embedding(tokens, state.lengths, state.longest + 1)
-        return self.head(self.body.step(x, cast(Any, state)))  # a body gets the state that it started
+        return self.head(self.body.step(x, cast(Any, state)))

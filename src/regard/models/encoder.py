@@ -13,6 +13,7 @@ from regard.nn import Ids, Stream
 from regard.nn.embedding import Embedding, EmbeddingConfig
 from regard.nn.initialize import InitialConfig, initialize
 from regard.nn.layers import NormConfig, build_norm
+from regard.nn.masks import Mask
 from regard.nn.positions import PositionsConfig, added_positions
 from regard.nn.recurrent import RecurrentConfig, RecurrentEncoder
 from regard.nn.stacks import Stack, TransformerConfig
@@ -81,8 +82,16 @@ class Encoder(nn.Module):
         )
         initialize(self, config.initial)
 
-    def forward(self, ids: Ids, layout: Layout, segments: Int[Tensor, "tokens"] | None = None) -> Stream:
-        return self.body(self.embedding(ids, layout.positions, layout.longest, segments), layout)
+    def forward(
+        self,
+        ids: Ids,
+        layout: Layout,
+        segments: Int[Tensor, "tokens"] | None = None,
+        mask: Mask | None = None,
+    ) -> Stream:
+        """A `mask` takes the place of the body's own; recurrent bodies have none to replace."""
+        x = self.embedding(ids, layout.positions, layout.longest, segments)
+        return self.body(x, layout) if mask is None else self.body(x, layout, mask=mask)
 
     def remember(self, ids: Ids, layout: Layout) -> Memory:
         """The states as a memory for a decoder."""

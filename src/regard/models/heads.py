@@ -10,8 +10,9 @@ Language models score by `regard.nn.embedding.VocabularyHead`.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -20,46 +21,49 @@ from regard.layout import Layout
 from regard.nn import Stream
 from regard.nn.embedding import VocabularyHead
 from regard.nn.initialize import InitialConfig, initialize
-from regard.nn.pooling import AttentionPooling, pool_max, pool_mean
+from regard.nn.pooling import AttentionPooling, pool_ends, pool_first, pool_last, pool_max, pool_mean
 
 Vectors = Float[Tensor, "sequences d_model"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PoolConfig:
-    kind: Literal["first", "last", "mean", "max", "attention"] = "first"
-    """How a sequence becomes one vector; first is [CLS] where there is one, attention has a trained query."""
+    kind: Literal["first", "last", "ends", "mean", "max", "attention"] = "first"
+    """How a sequence becomes one vector. First is [CLS] where there is one; ends is the last state of each
+    direction of a bidirectional recurrent encoder."""
+    query: Literal["trained", "fixed"] = "trained"
+    """What an attention pool asks with."""
     dense: bool = False
     """tanh(W x + b) after it, as BERT's pooler has."""
 
 
 class Pool(nn.Module):
-    """Each sequence in one vector. Sequences must not be empty."""
+    """Each sequence in one vector; zeros for an empty one."""
 
     def __init__(self, d_model: int, config: PoolConfig) -> None:
         super().__init__()
         self.kind = config.kind
-        self.attention = AttentionPooling(d_model) if config.kind == "attention" else None
+        self.attention = AttentionPooling(d_model, config.query) if config.kind == "attention" else None
         self.dense = nn.Linear(d_model, d_model) if config.dense else None
 
     def forward(self, x: Stream, layout: Layout) -> Vectors:
         vectors = self.gather(x, layout)
-        return vectors if self.dense is None else F.tanh(self.dense(vectors))
+        return vectors if self.dense is None else torch.tanh(self.dense(vectors))
 
     def gather(self, x: Stream, layout: Layout) -> Vectors:
         match self.kind:
             case "first":
-                return x.index_select(0, layout.firsts)
+                return pool_first(x, layout)
             case "last":
-                return x.index_select(0, layout.lasts)
+                return pool_last(x, layout)
+            case "ends":
+                return pool_ends(x, layout)
             case "mean":
                 return pool_mean(x, layout)
             case "max":
                 return pool_max(x, layout)
-            case "attention" if self.attention is not None:
-                return self.attention(x, layout)
-            case _:
-                raise ValueError(f"pool.kind={self.kind!r} is none of first, last, mean, max, attention")
+            case "attention":
+                return cast(AttentionPooling, self.attention)(x, layout)
 
 
 class MaskedHead(nn.Module):

@@ -1,18 +1,21 @@
 """Shapes that have a name: plain configurations, to be changed in any field by `dataclasses.replace`.
 
-             layers  d_model  heads  d_ff   from
-translators
-  tiny          2      128      4     512   a laptop, in a minute
-  base          6      512      8    2048   Vaswani et al. 2017, table 3
-  big           6     1024     16    4096   the same
-encoders
-  tiny          2      128      2     512   Turc et al. 2019
-  mini          4      256      4    1024   the same
-  small         4      512      8    2048   the same
-  base         12      768     12    3072   Devlin et al. 2019
-decoders
-  tiny          2      128      4     512   a laptop, in a minute
-  gpt2         12      768     12    3072   Radford et al. 2019, the small one
+                 layers  d_model  heads  d_ff   from
+    translators
+      tiny          2      128      4     512   a laptop, in a minute
+      base          6      512      8    2048   Vaswani et al. 2017, table 3
+      big           6     1024     16    4096   the same
+    encoders
+      tiny          2      128      2     512   Turc et al. 2019
+      mini          4      256      4    1024   the same
+      small         4      512      8    2048   the same
+      base         12      768     12    3072   Devlin et al. 2019
+    decoders
+      tiny          2      128      4     512   a laptop, in a minute
+      gpt2         12      768     12    3072   Radford et al. 2019, the small one
+
+Dropout is the papers', but for the attention weights: BERT and GPT-2 drop 10 % of them, which the fused
+kernels cannot; set attention.dropout for it.
 """
 
 from collections.abc import Callable

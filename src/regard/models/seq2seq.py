@@ -55,6 +55,12 @@ class Seq2Seq(nn.Module):
         """Encode the sources: a state with one row for each, nothing decoded yet."""
         return self.decoder.start(memory=self.encoder.remember(source, source_layout), capacity=capacity)
 
+    def prefill(
+        self, ids: Ids, layout: Layout, state: TransformerState | RecurrentState
+    ) -> Float[Tensor, "sequences vocab"]:
+        """Forced prefixes of the targets, sequence r for row r; the scores for what follows each."""
+        return self.decoder.prefill(ids, layout, state)
+
     def step(
         self, tokens: Int[Tensor, "rows"], state: TransformerState | RecurrentState
     ) -> Float[Tensor, "rows vocab"]:

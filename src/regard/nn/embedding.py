@@ -64,9 +64,11 @@ class Embedding(nn.Module):
         segments: Int[Tensor, "tokens"] | None = None,
     ) -> Float[Tensor, "tokens d_model"]:
         """`longest` bounds the positions. Without `segments`, every token is in segment 0."""
+        if len(ids) != len(positions):
+            raise ValueError(f"{len(ids)} ids but a layout of {len(positions)} tokens: they must agree")
         x = self.tokens(ids) * self.scale
         if self.positions is not None:
-            x = x + self.positions(positions, longest)
+            x = x + self.positions(positions, longest, x.dtype)
         if self.segments is not None:
             x = x + (self.segments.weight[0] if segments is None else self.segments(segments))
         elif segments is not None:
@@ -83,8 +85,8 @@ class VocabularyHead(nn.Module):
         """`tied` is the embedding whose matrix it shares, if it shares one."""
         super().__init__()
         self.tied = tied is not None
-        self.weight = nn.Parameter(torch.empty(vocabulary, d_model)) if tied is None else tied.weight
-        self.bias = nn.Parameter(torch.empty(vocabulary)) if bias else None
+        self.weight = nn.Parameter(torch.randn(vocabulary, d_model)) if tied is None else tied.weight
+        self.bias = nn.Parameter(torch.zeros(vocabulary)) if bias else None
 
     def forward(self, x: Float[Tensor, "tokens d_model"]) -> Float[Tensor, "tokens vocab"]:
         return F.linear(x, self.weight, self.bias)

@@ -6,7 +6,8 @@ empty cells are hidden, when the scores wasted on those cost less than another c
 stay alone.
 
 It is one operator, so that a compiler sees a single node whatever the lengths are, and autograd keeps one
-node instead of one for each call. It knows reach masks and grouped-query heads, no bias and no dropout.
+node instead of one for each call. It knows reach masks and grouped-query heads; bias, dropout and second
+derivatives are the padded kernel's.
 """
 
 from dataclasses import dataclass
@@ -43,6 +44,8 @@ class _Side:
             flat.index_copy_(0, self.cells, x.index_select(0, self.tokens[self.cells]))
         else:
             flat = x.index_select(0, self.tokens)
+        if flat.stride(-1) != 1:  # the kernel would read past it
+            flat = flat.contiguous()
         grid = flat.view(-1, self.length, *flat.shape[1:]).transpose(1, 2)
         if x.shape[1] != heads:
             grid = grid.repeat_interleave(heads // x.shape[1], dim=1)
@@ -130,9 +133,9 @@ def _group(
             return _Group(queries, keys, causal=False, hidden=None)
         if mask.before is None and mask.after == 0 and queries.length == keys.length:
             return _Group(queries, keys, causal=True, hidden=None)
-    lengths = torch.tensor([sizes[place] for place in members])
+    lengths = torch.tensor([sizes[place] for place in members], device="cpu")
     visible = mask.grid(lengths[:, 0], lengths[:, 1], queries.length, keys.length)
-    hidden = torch.zeros(visible.shape).masked_fill_(~visible, -torch.inf).unsqueeze(1)
+    hidden = torch.zeros(visible.shape, device="cpu").masked_fill_(~visible, -torch.inf).unsqueeze(1)
     return _Group(queries, keys, causal=False, hidden=hidden)
 
 
@@ -141,8 +144,8 @@ def _side(members: list[int], lengths: list[int], bounds: Bounds) -> _Side:
     even = min(lengths) == longest
     if even and members[-1] - members[0] == len(members) - 1:
         return _Side(slice(bounds[members[0]], bounds[members[-1] + 1]), longest, None)
-    starts = torch.tensor([bounds[place] for place in members])[:, None]
-    columns, ends = torch.arange(longest), torch.tensor(lengths)[:, None]
+    starts = torch.tensor([bounds[place] for place in members], device="cpu")[:, None]
+    columns, ends = torch.arange(longest, device="cpu"), torch.tensor(lengths, device="cpu")[:, None]
     tokens = starts + torch.minimum(columns, ends - 1)
     cells = None if even else (columns < ends).flatten().nonzero().squeeze(1)
     return _Side(tokens.flatten(), longest, cells)

@@ -4,7 +4,8 @@
     normal   N(0, std)                                                                        BERT, GPT-2
 
 Norms start as the identity and biases at 0. Embeddings that the model multiplies by sqrt(d_model) start at
-d_model^-0.5, so that both sides of a tied matrix see values of size 1. An LSTM's forget gate starts open.
+d_model^-0.5, so that both sides of a tied matrix see values of size 1, and learned positions beside them in
+proportion. An LSTM's forget gate starts open.
 """
 
 import math
@@ -18,6 +19,7 @@ from regard.nn.embedding import Embedding, VocabularyHead
 from regard.nn.layers import FeedForward
 from regard.nn.multihead import CrossAttention, SelfAttention
 from regard.nn.pooling import AttentionPooling, ScoredAttention
+from regard.nn.positions import LearnedPositions
 from regard.nn.stacks import Stack
 
 
@@ -61,6 +63,8 @@ def initialize(model: nn.Module, config: InitialConfig) -> None:
         match module:
             case Embedding() if module.scale != 1:
                 nn.init.normal_(module.tokens.weight, std=1 / module.scale)
+                if isinstance(module.positions, LearnedPositions):
+                    nn.init.normal_(module.positions.table.weight, std=config.std * module.scale)
             case SelfAttention():
                 _fill(module.project, config, [module.d_queries, module.d_keys, module.d_values])
             case CrossAttention():

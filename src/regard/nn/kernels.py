@@ -103,12 +103,16 @@ def attend_packed(
 ) -> Output:
     """Each sequence of queries attends to the keys of the same sequence. `bias` is between positions: a
     sequence takes the corner of its own size. `dropout` always applies when it is given."""
+    for name, tokens, layout in (("queries", queries, query_layout), ("keys", keys, key_layout)):
+        if len(tokens) != layout.tokens:
+            raise ValueError(f"{len(tokens)} {name} but a layout of {layout.tokens} tokens: they must agree")
     if query_layout.sequences != key_layout.sequences:
         raise ValueError(
             f"{query_layout.sequences} sequences of queries but {key_layout.sequences} of keys: "
             "each sequence of queries asks the keys of one"
         )
     scale = queries.shape[-1] ** -0.5 if scale is None else scale
+    keys, values = keys.to(queries.dtype), values.to(queries.dtype)  # autocast may give each its own
     choice = choose_kernel(
         device=queries.device.type,
         dtype=queries.dtype,
@@ -235,7 +239,7 @@ def attend_cached(
     that every row is full. `bias` is a function of the distance between key and query."""
     rows, kv_heads, columns = keys.shape[:3]
     shown: Tensor | None = None
-    if places is not None or bias is not None:
+    if places is not None or before is not None or bias is not None:
         last = columns - 1 if places is None else places[:, None]
         distance = (torch.arange(columns, device=keys.device) - last).expand(rows, columns)
         visible = distance <= 0
@@ -244,8 +248,8 @@ def attend_cached(
         if bias is None:
             shown = visible[:, None, None, :]
         else:
-            biases = bias(distance).masked_fill(~visible, -torch.inf).to(queries.dtype)
+            biases = bias(distance).masked_fill(~visible, -torch.inf).to(keys.dtype)
             shown = biases.transpose(0, 1).unflatten(1, (kv_heads, -1))
     # The queries that share a key head are a query axis to the kernel: the cache is never repeated.
-    grid = F.scaled_dot_product_attention(queries.unflatten(1, (kv_heads, -1)), keys, values, attn_mask=shown)
-    return grid.flatten(1, 2)
+    grid = queries.to(keys.dtype).unflatten(1, (kv_heads, -1))
+    return F.scaled_dot_product_attention(grid, keys, values, attn_mask=shown).flatten(1, 2).to(queries.dtype)

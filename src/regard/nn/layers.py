@@ -14,7 +14,8 @@ and DecoderLayer.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Literal, cast
 
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -86,7 +87,7 @@ class FeedForward(nn.Module):
     def activate(self, inner: Float[Tensor, "tokens d_inner"]) -> Float[Tensor, "tokens d_ff"]:
         match self.activation:
             case "relu":
-                return F.relu(inner, inplace=True)  # nothing else needs what the matrix gave
+                return F.relu(inner)
             case "gelu":
                 return F.gelu(inner)
             case "gelu_tanh":
@@ -99,6 +100,9 @@ class FeedForward(nn.Module):
                 return F.silu(gate) * inner
 
 
+Sublayer = Callable[[Stream], Stream]
+
+
 class Residual(nn.Module):
     """x + layer(x), with the norm where the configuration puts it."""
 
@@ -108,7 +112,7 @@ class Residual(nn.Module):
         self.place = place
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Stream, layer: Callable[[Stream], Stream]) -> Stream:
+    def forward(self, x: Stream, layer: Sublayer) -> Stream:
         match self.place:
             case "post":
                 return self.norm(x + self.dropout(layer(x)))
@@ -136,35 +140,39 @@ class TransformerLayer(nn.Module):
         self.feed_forward = feed_forward
         self.feed_forward_residual = residual()
 
-    def forward(
-        self,
-        x: Stream,
-        layout: Layout,
-        mask: Mask,
-        memory: Memory | None = None,
-        cache: SelfCache | None = None,
+    def forward(self, x: Stream, layout: Layout, mask: Mask, memory: Memory | None = None) -> Stream:
+        across = None if memory is None else partial(self._across, layout=layout, memory=memory)
+        return self._through(x, lambda x: self.attention(x, layout, mask), across)
+
+    def prefill(
+        self, x: Stream, layout: Layout, mask: Mask, cache: SelfCache, cross: CrossCache | None
     ) -> Stream:
-        """With a `cache`, the keys and values are also written there: the prefix of a decoding to come."""
-        x = self.attention_residual(x, lambda x: self.attention(x, layout, mask, cache))
-        if self.cross_attention is not None and self.cross_residual is not None:
-            if memory is None:
-                raise ValueError("this layer has cross-attention: give it the encoder's memory")
-            cross = self.cross_attention
-            x = self.cross_residual(x, lambda x: cross(x, layout, memory.states, memory.layout))
-        return self.feed_forward_residual(x, self.feed_forward)
+        """The same for whole prefixes, sequence r for row r; what is needed for further steps is kept."""
+        across = (
+            None if cross is None else partial(self._ask, layout=cross.sources.queries(layout), cross=cross)
+        )
+        return self._through(x, lambda x: self.attention.prefill(x, layout, mask, cache), across)
 
     def step(
-        self,
-        x: Float[Tensor, "rows d_model"],
-        mask: Mask,
-        cache: SelfCache,
-        cross: CrossCache | None,
+        self, x: Float[Tensor, "rows d_model"], mask: Mask, cache: SelfCache, cross: CrossCache | None
     ) -> Float[Tensor, "rows d_model"]:
         """The same for one new token in each row, everything before it taken from the cache."""
-        x = self.attention_residual(x, lambda x: self.attention.step(x, mask, cache))
-        if self.cross_attention is not None and self.cross_residual is not None:
-            if cross is None:
-                raise ValueError("this layer has cross-attention: start the state with the encoder's memory")
-            attention = self.cross_attention
-            x = self.cross_residual(x, lambda x: attention.step(x, cross))
+        across = None if cross is None else partial(self._ask, layout=cross.sources.asking, cross=cross)
+        return self._through(x, lambda x: self.attention.step(x, mask, cache), across)
+
+    def _through(self, x: Stream, look: Sublayer, look_across: Sublayer | None) -> Stream:
+        x = self.attention_residual(x, look)
+        if self.cross_residual is not None:
+            if look_across is None:
+                raise ValueError("this layer has cross-attention: give it the encoder's memory")
+            x = self.cross_residual(x, look_across)
+        elif look_across is not None:
+            raise ValueError("a memory was given, but this layer has no cross-attention to look at it")
         return self.feed_forward_residual(x, self.feed_forward)
+
+    def _across(self, x: Stream, *, layout: Layout, memory: Memory) -> Stream:
+        return cast(CrossAttention, self.cross_attention)(x, layout, memory.states, memory.layout)
+
+    def _ask(self, x: Stream, *, layout: Layout, cross: CrossCache) -> Stream:
+        attention = cast(CrossAttention, self.cross_attention)
+        return attention.ask(x, layout, cross.keys, cross.values, cross.sources.layout)

@@ -21,7 +21,7 @@ from regard.nn.attention import dot_scores, weigh
 from regard.nn.kernels import Kernel, attend_cached, attend_packed
 from regard.nn.masks import FULL, Mask
 from regard.nn.positions import AlibiBias, RelativeBias, RotaryPositions
-from regard.nn.state import CrossCache, SelfCache
+from regard.nn.state import SelfCache
 
 Queries = Float[Tensor, "tokens heads d_head"]
 Keys = Float[Tensor, "tokens kv_heads d_head"]
@@ -112,11 +112,16 @@ class SelfAttention(_Heads):
         self.rotary = rotary
         self.bias = bias
 
-    def forward(self, x: Stream, layout: Layout, mask: Mask = FULL, cache: SelfCache | None = None) -> Stream:
-        """With a `cache`, the keys and values are also kept there."""
+    def forward(self, x: Stream, layout: Layout, mask: Mask = FULL) -> Stream:
+        return self._attend(*self.queries_keys_values(x, layout.positions, layout.longest), layout, mask)
+
+    def prefill(self, x: Stream, layout: Layout, mask: Mask, cache: SelfCache) -> Stream:
+        """The same, and the keys and values are kept: sequence r in row r of the cache."""
         queries, keys, values = self.queries_keys_values(x, layout.positions, layout.longest)
-        if cache is not None:
-            cache.write(keys, values, layout)
+        cache.write(keys, values, layout)
+        return self._attend(queries, keys, values, layout, mask)
+
+    def _attend(self, queries: Queries, keys: Keys, values: Values, layout: Layout, mask: Mask) -> Stream:
         heads = attend_packed(
             queries,
             keys,
@@ -124,7 +129,7 @@ class SelfAttention(_Heads):
             layout,
             layout,
             mask,
-            bias=self.position_bias(layout.longest, x.device),
+            bias=self.position_bias(layout.longest, queries.device),
             dropout=self.active_dropout,
             kernel=self.kernel,
         )
@@ -190,18 +195,20 @@ class CrossAttention(_Heads):
         memory: Float[Tensor, "memory d_memory"],
         memory_layout: Layout,
     ) -> Stream:
-        keys, values = self.keys_values(memory)
+        return self.ask(x, layout, *self.keys_values(memory), memory_layout)
+
+    def ask(
+        self,
+        x: Stream,
+        layout: Layout,
+        keys: Float[Tensor, "memory kv_heads d_head"],
+        values: Float[Tensor, "memory kv_heads d_value"],
+        memory_layout: Layout,
+    ) -> Stream:
+        """The same with keys and values that were projected before."""
         queries = self.split(self.project_queries(x), self.heads)
         heads = attend_packed(
             queries, keys, values, layout, memory_layout, dropout=self.active_dropout, kernel=self.kernel
-        )
-        return self.merge(heads)
-
-    def step(self, x: Float[Tensor, "rows d_model"], cache: CrossCache) -> Float[Tensor, "rows d_model"]:
-        queries = self.split(self.project_queries(x), self.heads)
-        sources = cache.sources
-        heads = attend_packed(
-            queries, cache.keys, cache.values, sources.asking, sources.layout, kernel=self.kernel
         )
         return self.merge(heads)
 

@@ -31,7 +31,7 @@ class ScoredAttention(nn.Module):
                 d_hidden = d_hidden or d_key
                 self.match = nn.Linear(d_query, d_hidden, bias=False)
                 self.project_keys = nn.Linear(d_key, d_hidden, bias=False)
-                self.direction = nn.Parameter(torch.empty(d_hidden))
+                self.direction = nn.Parameter(torch.randn(d_hidden) / d_hidden**0.5)
             case "dot" | "scaled":
                 if d_query != d_key:
                     self.match = nn.Linear(d_query, d_key, bias=False)
@@ -90,9 +90,9 @@ class AttentionPooling(nn.Module):
         self.attention = ScoredAttention(score, d_query=d_model, d_key=d_model)
         match query:
             case "fixed":
-                self.register_buffer("query", torch.empty(d_model))
+                self.register_buffer("query", torch.randn(d_model))
             case "trained":
-                self.query = nn.Parameter(torch.empty(d_model))
+                self.query = nn.Parameter(torch.randn(d_model))
             case "state":
                 self.query = None
 
@@ -105,14 +105,15 @@ class AttentionPooling(nn.Module):
         if (self.query is None) == (state is None):
             raise ValueError("give a state exactly when the pooling was built with query='state'")
         queries = self.query.expand(layout.sequences, -1) if self.query is not None else state
-        one_each = Layout.of([1] * layout.sequences).to(x.device)
+        one_each = Layout.singles(layout.sequences, x.device)
         return self.attention(queries, self.attention.prepare(x), x, one_each, layout)
 
 
 def pool_mean(x: Float[Tensor, "tokens d_model"], layout: Layout) -> Float[Tensor, "sequences d_model"]:
     """The mean over each sequence's tokens; zeros for an empty one."""
-    sums = x.new_zeros(layout.sequences, x.shape[1]).index_add(0, layout.owners, x)
-    return sums / layout.lengths.clamp(min=1).unsqueeze(1)
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))  # a sum in half precision may overflow
+    sums = wide.new_zeros(layout.sequences, x.shape[1]).index_add(0, layout.owners, wide)
+    return (sums / layout.lengths.clamp(min=1).unsqueeze(1)).to(x.dtype)
 
 
 def pool_max(x: Float[Tensor, "tokens d_model"], layout: Layout) -> Float[Tensor, "sequences d_model"]:
@@ -120,3 +121,26 @@ def pool_max(x: Float[Tensor, "tokens d_model"], layout: Layout) -> Float[Tensor
     owners = layout.owners.unsqueeze(1).expand_as(x)
     zeros = x.new_zeros(layout.sequences, x.shape[1])
     return zeros.scatter_reduce(0, owners, x, reduce="amax", include_self=False)
+
+
+def pool_first(x: Float[Tensor, "tokens d_model"], layout: Layout) -> Float[Tensor, "sequences d_model"]:
+    """The first token of each sequence; zeros for an empty one."""
+    return _pick(x, layout.firsts, layout)
+
+
+def pool_last(x: Float[Tensor, "tokens d_model"], layout: Layout) -> Float[Tensor, "sequences d_model"]:
+    """The last token of each sequence; zeros for an empty one."""
+    return _pick(x, layout.lasts, layout)
+
+
+def pool_ends(x: Float[Tensor, "tokens d_model"], layout: Layout) -> Float[Tensor, "sequences d_model"]:
+    """What a bidirectional encoder knows at its ends: the half that reads forwards at the last token, the
+    half that reads backwards at the first; zeros for an empty sequence."""
+    forwards, backwards = x.chunk(2, dim=1)
+    return torch.cat([pool_last(forwards, layout), pool_first(backwards, layout)], dim=1)
+
+
+def _pick(x: Tensor, places: Tensor, layout: Layout) -> Tensor:
+    if layout.tokens == 0:
+        return x.new_zeros(layout.sequences, x.shape[1])
+    return x.index_select(0, places).masked_fill((layout.lengths == 0).unsqueeze(1), 0.0)

@@ -18,7 +18,7 @@ bias has one table for each layer, where T5 shares the first layer's.
 """
 
 import math
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal
 
@@ -55,40 +55,52 @@ class PositionsConfig:
 
 def angles(length: int, width: int, base: float) -> Float[Tensor, "length half"]:
     """pos / n^(2i/width) for every position below `length` and every i below width / 2."""
-    frequencies = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
-    return torch.arange(length, dtype=torch.float64)[:, None] * frequencies
+    cpu = torch.device("cpu")
+    frequencies = base ** (-torch.arange(0, width, 2, dtype=torch.float64, device=cpu) / width)
+    return torch.arange(length, dtype=torch.float64, device=cpu)[:, None] * frequencies
 
 
-class PositionTable(nn.Module):
-    """A function of position, computed once and reused; grown by doubling when a longer input comes."""
+class PositionTable(nn.Module, ABC):
+    """A function of position, computed once and reused; grown by doubling when a longer input comes.
 
-    table: Tensor
+    The table is a cache, not state: it is never stored, and stays exact whatever the model is converted to.
+    """
 
-    def __init__(self, rows: Callable[[int], Tensor], length: int = 512) -> None:
+    def __init__(self, length: int = 512) -> None:
         super().__init__()
-        self.rows = rows
-        self.register_buffer("table", rows(length).float(), persistent=False)
+        self.table = self.rows(length).float()
 
-    def forward(self, positions: Int[Tensor, "*batch"], longest: int) -> Float[Tensor, "*batch width"]:
-        if longest > len(self.table):
-            # Not state, a cache: the same rows as before come first.
-            self.table = self.rows(max(longest, 2 * len(self.table))).float().to(self.table)
+    @abstractmethod
+    def rows(self, length: int) -> Float[Tensor, "length width"]:
+        """The function, for every position below `length`."""
+
+    def look_up(
+        self, positions: Int[Tensor, "tokens"], longest: int, dtype: torch.dtype
+    ) -> Float[Tensor, "tokens width"]:
+        """The rows of these positions, all below `longest`, in float32 or what is finer of `dtype`."""
+        fine = torch.promote_types(dtype, torch.float32)
+        length = len(self.table)
+        if longest > length or self.table.dtype != fine or self.table.device != positions.device:
+            length = length if longest <= length else max(longest, 2 * length)
+            self.table = self.rows(length).to(positions.device, fine)
         return self.table[positions]
 
 
-class SinusoidalPositions(nn.Module):
+class SinusoidalPositions(PositionTable):
     def __init__(self, d_model: int, base: float = 10_000.0) -> None:
-        super().__init__()
         if d_model % 2:
             raise ValueError(f"d_model={d_model} is odd: sine and cosine take turns, choose an even width")
-        self.table = PositionTable(
-            lambda length: torch.stack(
-                [angles(length, d_model, base).sin(), angles(length, d_model, base).cos()], dim=-1
-            ).flatten(1)
-        )
+        self.d_model, self.base = d_model, base
+        super().__init__()
 
-    def forward(self, positions: Int[Tensor, "tokens"], longest: int) -> Float[Tensor, "tokens d_model"]:
-        return self.table(positions, longest)
+    def rows(self, length: int) -> Float[Tensor, "length d_model"]:
+        turns = angles(length, self.d_model, self.base)
+        return torch.stack([turns.sin(), turns.cos()], dim=-1).flatten(1)
+
+    def forward(
+        self, positions: Int[Tensor, "tokens"], longest: int, dtype: torch.dtype = torch.float32
+    ) -> Float[Tensor, "tokens d_model"]:
+        return self.look_up(positions, longest, dtype).to(dtype)
 
 
 class LearnedPositions(nn.Module):
@@ -96,52 +108,57 @@ class LearnedPositions(nn.Module):
         super().__init__()
         self.table = nn.Embedding(longest, d_model)
 
-    def forward(self, positions: Int[Tensor, "tokens"], longest: int) -> Float[Tensor, "tokens d_model"]:
+    def forward(
+        self, positions: Int[Tensor, "tokens"], longest: int, dtype: torch.dtype = torch.float32
+    ) -> Float[Tensor, "tokens d_model"]:
         if longest > self.table.num_embeddings:
             raise ValueError(
                 f"an input of {longest} tokens, but positions were learned for {self.table.num_embeddings}: "
                 f"split the input, or train with positions.longest={longest}, or with rotary positions"
             )
-        return self.table(positions)
+        return self.table(positions).to(dtype)
 
 
-class RotaryPositions(nn.Module):
+class RotaryPositions(PositionTable):
     """Turns a query or key by its position, so that q . k depends on their distance alone."""
 
     def __init__(self, d_head: int, base: float = 10_000.0) -> None:
-        super().__init__()
         if d_head % 2:
             raise ValueError(f"d_head={d_head} is odd: rotary positions turn pairs, choose an even width")
-        self.table = PositionTable(
-            lambda length: torch.cat(
-                [angles(length, d_head, base).cos(), angles(length, d_head, base).sin()], dim=-1
-            )
-        )
+        self.d_head, self.base = d_head, base
+        super().__init__()
+
+    def rows(self, length: int) -> Float[Tensor, "length d_head"]:
+        turns = angles(length, self.d_head, self.base)
+        return torch.cat([turns.cos(), turns.sin()], dim=-1)
 
     def forward(
         self, x: Float[Tensor, "tokens heads d_head"], positions: Int[Tensor, "tokens"], longest: int
     ) -> Float[Tensor, "tokens heads d_head"]:
-        cosine, sine = self.table(positions, longest).unsqueeze(1).chunk(2, dim=-1)
+        cosine, sine = self.look_up(positions, longest, x.dtype).unsqueeze(1).chunk(2, dim=-1)
         a, b = x.chunk(2, dim=-1)
         return torch.cat([a * cosine - b * sine, b * cosine + a * sine], dim=-1).to(x.dtype)
 
 
 class RelativeBias(nn.Module):
     """A trained bias for each head and bucket of distances. Near distances have a bucket each, farther ones
-    share buckets that widen logarithmically up to `reach`."""
+    share buckets that widen logarithmically up to `reach`. Both directions share the buckets out, unless only
+    the past is visible."""
 
-    def __init__(self, heads: int, buckets: int = 32, reach: int = 128) -> None:
+    def __init__(self, heads: int, buckets: int = 32, reach: int = 128, causal: bool = False) -> None:
         super().__init__()
         self.reach = reach
+        self.causal = causal
         self.table = nn.Embedding(buckets, heads)
 
     def bucket(self, distance: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
-        half = self.table.num_embeddings // 2  # one half for keys before the query, one for keys after it
-        exact = half // 2
-        size = distance.abs()
+        count = self.table.num_embeddings if self.causal else self.table.num_embeddings // 2
+        exact = count // 2
+        size = -distance.clamp(max=0) if self.causal else distance.abs()
         ratio = (size.clamp(min=exact).double() / exact).log() / math.log(self.reach / exact)
-        wide = exact + (ratio * (half - exact)).long()
-        return torch.where(size < exact, size, wide.clamp(max=half - 1)) + half * (distance > 0)
+        wide = (exact + (ratio * (count - exact)).long()).clamp(max=count - 1)
+        bucket = torch.where(size < exact, size, wide)
+        return bucket if self.causal else bucket + count * (distance > 0)
 
     def forward(self, distance: Int[Tensor, "*shape"]) -> Float[Tensor, "heads *shape"]:
         """`distance` is key minus query."""
@@ -151,19 +168,20 @@ class RelativeBias(nn.Module):
 class AlibiBias(nn.Module):
     """-slope * |distance|, the slopes a geometric series over the heads; nothing is trained."""
 
-    slopes: Tensor
-
     def __init__(self, heads: int) -> None:
         super().__init__()
-        # The paper's series is for powers of two; for other counts it takes every second slope of the next
-        # power.
-        power = 2 ** math.floor(math.log2(heads))
-        slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
-        slopes += [2 ** (-8 * (i + 0.5) / power) for i in range(heads - power)]
-        self.register_buffer("slopes", torch.tensor(slopes), persistent=False)
+        self.heads = heads
+
+    def slopes(self, device: torch.device | None = None) -> Float[Tensor, "heads"]:
+        """2^(-8/n), 2^(-16/n), ... for n heads, a power of two. For other counts the paper takes the series
+        of the power below, and then every second slope of the power above."""
+        power = 2 ** math.floor(math.log2(self.heads))
+        steps = torch.arange(1, power + 1, device=device)
+        between = torch.arange(1, self.heads - power + 1, device=device) - 0.5
+        return 2.0 ** (-8 * torch.cat([steps, between]) / power)
 
     def forward(self, distance: Int[Tensor, "*shape"]) -> Float[Tensor, "heads *shape"]:
-        return -self.slopes.view(-1, *[1] * distance.dim()) * distance.abs()
+        return -self.slopes(distance.device).view(-1, *[1] * distance.dim()) * distance.abs()
 
 
 def added_positions(config: PositionsConfig, d_model: int) -> SinusoidalPositions | LearnedPositions | None:
@@ -182,11 +200,11 @@ def rotary_positions(config: PositionsConfig, d_head: int) -> RotaryPositions | 
     return RotaryPositions(d_head, config.base) if config.kind == "rotary" else None
 
 
-def score_bias(config: PositionsConfig, heads: int) -> RelativeBias | AlibiBias | None:
+def score_bias(config: PositionsConfig, heads: int, *, causal: bool) -> RelativeBias | AlibiBias | None:
     """The part that biases scores, if this kind does."""
     match config.kind:
         case "relative":
-            return RelativeBias(heads, config.buckets, config.reach)
+            return RelativeBias(heads, config.buckets, config.reach, causal)
         case "alibi":
             return AlibiBias(heads)
         case _:

@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from regard.layout import Layout
 from regard.nn import Stream
-from regard.nn.pooling import ScoredAttention
+from regard.nn.pooling import ScoredAttention, pool_ends, pool_last
 from regard.nn.state import Memory, RecurrentState, Sources
 
 Hidden = Float[Tensor, "layers sequences d_hidden"]
@@ -75,12 +75,12 @@ class _TimeOrder:
         lengths = offsets.diff()
         ranking = lengths.argsort(descending=True, stable=True)
         rank = torch.empty_like(ranking)
-        rank[ranking] = torch.arange(len(ranking))
-        owners = torch.arange(len(lengths)).repeat_interleave(lengths)
-        positions = torch.arange(layout.tokens) - offsets[owners]
+        rank[ranking] = torch.arange(len(ranking), device="cpu")
+        owners = torch.arange(len(lengths), device="cpu").repeat_interleave(lengths)
+        positions = torch.arange(layout.tokens, device="cpu") - offsets[owners]
         order = (positions * len(lengths) + rank[owners]).argsort()
         back = torch.empty_like(order)
-        back[order] = torch.arange(len(order))
+        back[order] = torch.arange(len(order), device="cpu")
         running = ranking[: int((lengths > 0).sum())]
         return cls(order.to(device), back.to(device), torch.bincount(positions), running.to(device))
 
@@ -125,13 +125,7 @@ class RecurrentEncoder(nn.Module):
     def summary(self, states: Stream, layout: Layout) -> Float[Tensor, "sequences d_model"]:
         """The last state of each direction: forwards at the last token, backwards at the first. Zeros for an
         empty sequence."""
-        empty = (layout.lengths == 0).unsqueeze(1)
-        last = states.index_select(0, layout.lasts)
-        if self.cells.bidirectional:
-            first = states.index_select(0, layout.firsts)
-            half = states.shape[1] // 2
-            last = torch.cat([last[:, :half], first[:, half:]], dim=1)
-        return last.masked_fill(empty, 0.0)
+        return (pool_ends if self.cells.bidirectional else pool_last)(states, layout)
 
 
 class RecurrentDecoder(nn.Module):
@@ -150,16 +144,21 @@ class RecurrentDecoder(nn.Module):
                 self.attention = ScoredAttention(config.attention, d_query=d_model, d_key=d_memory)
                 self.combine = nn.Linear(d_memory + d_model, d_model, bias=False)
 
-    def forward(
-        self, x: Stream, layout: Layout, memory: Memory | None = None, state: RecurrentState | None = None
-    ) -> Stream:
-        """With a `state`, these tokens continue it, and it moves past them."""
-        state = state or self.start(rows=layout.sequences, capacity=0, like=x, memory=memory)
+    def forward(self, x: Stream, layout: Layout, memory: Memory | None = None) -> Stream:
+        return self.prefill(x, layout, self.start(rows=layout.sequences, capacity=0, like=x, memory=memory))
+
+    def prefill(self, x: Stream, layout: Layout, state: RecurrentState) -> Stream:
+        """Whole prefixes, sequence r for row r; the state moves past them."""
         output, state.hidden, state.cell = _run(self.cells, x, layout, state.hidden, state.cell)
         state.lengths = state.lengths + layout.lengths
-        if self.attention is None or state.prepared is None or memory is None:
+        state.longest += layout.longest
+        return output if state.sources is None else self._across(output, state, state.sources.queries(layout))
+
+    def _across(self, output: Stream, state: RecurrentState, asking: Layout) -> Stream:
+        """What the encoder's states say to these, where the decoder attends to them."""
+        if self.attention is None or state.sources is None:
             return output
-        context = self.attention(output, state.prepared, memory.states, layout, memory.layout)
+        context = self.attention(output, state.prepared, state.values, asking, state.sources.layout)
         return torch.tanh(self.combine(torch.cat([context, output], dim=1)))
 
     def start(
@@ -168,6 +167,8 @@ class RecurrentDecoder(nn.Module):
         """A state with nothing decoded yet; `capacity` is for decoders whose memory of the past grows."""
         layers, d_model = self.cells.num_layers, self.cells.hidden_size
         lengths = torch.zeros(rows, dtype=torch.int64, device=like.device)
+        if (memory is None) != (self.bridge is None):
+            raise ValueError("a decoder takes a memory exactly when it was built with the width of one")
         if memory is None or self.bridge is None:
             hidden = like.new_zeros(layers, rows, d_model)
             cell = torch.zeros_like(hidden) if isinstance(self.cells, nn.LSTM) else None
@@ -189,10 +190,7 @@ class RecurrentDecoder(nn.Module):
             output, state.hidden = self.cells(x.unsqueeze(0), state.hidden)
         else:
             output, (state.hidden, state.cell) = self.cells(x.unsqueeze(0), (state.hidden, state.cell))
-        output = output.squeeze(0)
         state.lengths = state.lengths + 1
-        if self.attention is None or state.prepared is None or state.sources is None:
-            return output
-        sources = state.sources
-        context = self.attention(output, state.prepared, state.values, sources.asking, sources.layout)
-        return torch.tanh(self.combine(torch.cat([context, output], dim=1)))
+        state.longest += 1
+        output = output.squeeze(0)
+        return output if state.sources is None else self._across(output, state, state.sources.asking)

@@ -76,7 +76,7 @@ class Stack(nn.Module):
                     d_model,
                     config.attention,
                     rotary=rotary_positions(positions, d_head),
-                    bias=score_bias(positions, config.attention.heads),
+                    bias=score_bias(positions, config.attention.heads, causal=causal),
                 ),
                 cross_attention=None
                 if d_memory is None
@@ -94,15 +94,20 @@ class Stack(nn.Module):
         return [cast(TransformerLayer, layer) for layer in self.layers]
 
     def forward(
-        self, x: Stream, layout: Layout, memory: Memory | None = None, state: TransformerState | None = None
+        self, x: Stream, layout: Layout, memory: Memory | None = None, mask: Mask | None = None
     ) -> Stream:
-        """With a `state`, the keys and values of these tokens are kept there, so that steps can follow."""
-        if state is not None:
-            state.cache.reserve(layout.longest)
+        """A `mask` takes the place of the stack's own."""
+        for layer in self.each:
+            x = layer(x, layout, mask or self.mask, memory)
+        return x if self.final_norm is None else self.final_norm(x)
+
+    def prefill(self, x: Stream, layout: Layout, state: TransformerState) -> Stream:
+        """Whole prefixes, sequence r for row r; their keys and values are kept, so that steps can follow."""
+        state.cache.reserve(layout.longest)
         for index, layer in enumerate(self.each):
-            x = layer(x, layout, self.mask, memory, None if state is None else state.cache.layer(index))
-        if state is not None:
-            state.cache.advance(layout.host_offsets.diff().long())
+            cross = state.crosses[index] if state.crosses else None
+            x = layer.prefill(x, layout, self.mask, state.cache.layer(index), cross)
+        state.cache.advance(layout.host_offsets.diff().long())
         return x if self.final_norm is None else self.final_norm(x)
 
     def summary(self, states: Stream, layout: Layout) -> Float[Tensor, "sequences d_model"]:

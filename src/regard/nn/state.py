@@ -2,7 +2,8 @@
 
 A decoder takes `step(tokens, state) -> logits`, one new token in each row, and search takes
 `state.select(rows)`: keep, drop, repeat or reorder rows. Nothing else is needed for greedy search, sampling
-and beams, whatever the model. Both change the state in place.
+and beams, whatever the model. Both change the state in place: decode
+under `torch.no_grad()`.
 
     KeyValueCache   the keys and values of every layer's self-attention, in buffers allocated ahead
     Sources         which source sentence each row decodes; rows of one source share its keys and values
@@ -35,7 +36,18 @@ class State(Protocol):
         """A bound of the lengths, known on the host."""
 
     def select(self, rows: Rows) -> None:
-        """Row i becomes what row rows[i] was."""
+        """Row i becomes what row rows[i] was. Rows that decode sources stay in the order of their sources."""
+
+
+def check_rows(rows: Rows, count: int) -> Int[Tensor, "kept"]:
+    """Row numbers on the CPU, all of them below `count`."""
+    numbers = torch.as_tensor(rows, device="cpu")
+    if numbers.dtype == torch.bool:
+        raise TypeError("select takes row numbers, not a mask: give mask.nonzero().squeeze(1)")
+    numbers = numbers.to(torch.int64)
+    if numbers.numel() and not 0 <= int(numbers.min()) <= int(numbers.max()) < count:
+        raise IndexError(f"select({numbers.tolist()}): the rows are 0 to {count - 1}")
+    return numbers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +79,7 @@ class KeyValueCache:
         shape = (layers, rows, kv_heads, max(capacity, 1))
         self._keys = like.new_zeros(*shape, d_head)
         self._values = like.new_zeros(*shape, d_value)
-        self._host_lengths = torch.zeros(rows, dtype=torch.int64)
+        self._host_lengths = torch.zeros(rows, dtype=torch.int64, device="cpu")
         self.lengths = self._host_lengths.to(like.device)
 
     @property
@@ -99,8 +111,8 @@ class KeyValueCache:
             self._values = _grown(self._values, 3, max(needed, 2 * capacity))
 
     def select(self, rows: Rows) -> None:
-        rows = torch.as_tensor(rows, dtype=torch.int64).cpu()
-        if torch.equal(rows, torch.arange(self.rows)):
+        rows = check_rows(rows, self.rows)
+        if rows.tolist() == list(range(self.rows)):
             return
         self._host_lengths = self._host_lengths[rows]
         chosen = rows.to(self._keys.device)
@@ -150,16 +162,16 @@ class SelfCache:
         """Sequence r of the layout goes to row r, behind what the row holds."""
         owners = layout.owners
         places = layout.positions + self.whole.lengths[owners]
-        self.keys[owners, :, places] = keys
-        self.values[owners, :, places] = values
+        self.keys[owners, :, places] = keys.to(self.keys.dtype)
+        self.values[owners, :, places] = values.to(self.values.dtype)
 
     def append(
         self, keys: Float[Tensor, "rows kv_heads d_head"], values: Float[Tensor, "rows kv_heads d_value"]
     ) -> None:
         """One token to each row."""
         rows = torch.arange(self.whole.rows, device=keys.device)
-        self.keys[rows, :, self.whole.lengths] = keys
-        self.values[rows, :, self.whole.lengths] = values
+        self.keys[rows, :, self.whole.lengths] = keys.to(self.keys.dtype)
+        self.values[rows, :, self.whole.lengths] = values.to(self.values.dtype)
 
 
 class Sources:
@@ -168,20 +180,30 @@ class Sources:
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
-        self._owners = torch.arange(layout.sequences)
-        self.asking = Layout.of([1] * layout.sequences).to(layout.offsets.device)
+        self._owners = torch.arange(layout.sequences, device="cpu")
+        self.asking = Layout.singles(layout.sequences, layout.offsets.device)
+        """The next token of every row, as queries of its source."""
 
     @property
     def rows(self) -> int:
         return len(self._owners)
 
+    def queries(self, layout: Layout) -> Layout:
+        """The tokens of a layout with one sequence for each row, as queries of its source."""
+        lengths = torch.zeros(self.layout.sequences, dtype=torch.int64, device="cpu")
+        lengths.index_add_(0, self._owners, layout.host_offsets.diff().long())
+        return Layout.of(lengths).to(self.layout.offsets.device)
+
     def select(self, rows: Rows) -> None:
-        owners = self._owners[torch.as_tensor(rows, dtype=torch.int64).cpu()]
+        rows = check_rows(rows, self.rows)
+        owners = self._owners[rows]
         if bool((owners.diff() < 0).any()):
-            raise ValueError("select(rows) must keep rows in the order of their sources")
+            raise ValueError(
+                f"select({rows.tolist()}) would bring rows out of the order of their sources "
+                f"{owners.tolist()}: sort the rows by source"
+            )
         self._owners = owners
-        counts = torch.bincount(owners, minlength=self.layout.sequences)
-        self.asking = Layout.of(counts).to(self.layout.offsets.device)
+        self.asking = self.queries(Layout.singles(len(rows)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -215,9 +237,9 @@ class TransformerState:
         return self.cache.longest
 
     def select(self, rows: Rows) -> None:
-        self.cache.select(rows)
         if self.sources is not None:
-            self.sources.select(rows)
+            self.sources.select(rows)  # first, because it may refuse
+        self.cache.select(rows)
 
 
 @dataclass(slots=True, eq=False)
@@ -229,7 +251,6 @@ class RecurrentState:
     """LSTM only."""
     lengths: Int[Tensor, "rows"]
     longest: int = 0
-    """Nothing here depends on positions, so none is counted."""
     sources: Sources | None = None
     prepared: Float[Tensor, "tokens d_score"] | None = None
     """The encoder's states as keys, where the decoder attends to them; as values:"""
@@ -240,10 +261,10 @@ class RecurrentState:
         return self.hidden.shape[1]
 
     def select(self, rows: Rows) -> None:
-        chosen = torch.as_tensor(rows, dtype=torch.int64).to(self.hidden.device)
+        chosen = check_rows(rows, self.rows).to(self.hidden.device)
+        if self.sources is not None:
+            self.sources.select(rows)  # first, because it may refuse
         self.hidden = self.hidden.index_select(1, chosen)
         self.lengths = self.lengths.index_select(0, chosen)
         if self.cell is not None:
             self.cell = self.cell.index_select(1, chosen)
-        if self.sources is not None:
-            self.sources.select(rows)
