@@ -236,6 +236,24 @@ def test_sides_that_do_not_match_are_an_error_with_their_shapes(lengths: list[ob
         Plan(lengths, BatchConfig())  # type: ignore[arg-type]
 
 
+def test_lengths_are_whole_numbers_of_0_or_more() -> None:
+    with pytest.raises(ValueError, match="example 1 has -2 tokens on side 0: give lengths of 0 or more"):
+        Plan([[3, -2]], BatchConfig())
+    with pytest.raises(TypeError, match="lengths of type float64 are no counts of tokens"):
+        Plan([[3, 2.5]], BatchConfig())
+
+
+def test_epochs_count_from_0() -> None:
+    with pytest.raises(IndexError, match="there is no epoch -1: they count from 0"):
+        plan().batches(-1, 0)
+
+
+@pytest.mark.parametrize("name", ["tokens", "parts", "seed"])
+def test_a_configuration_is_in_whole_numbers(name: str) -> None:
+    with pytest.raises(TypeError, match=rf"batch\.{name}=4096\.5 is no whole number"):
+        BatchConfig(**{name: 4096.5})  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("config", [{"tokens": 0}, {"parts": 0}, {"seed": -1}])
 def test_an_impossible_configuration_is_an_error_at_birth(config: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=f"batch.{next(iter(config))}="):

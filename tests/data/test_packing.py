@@ -110,6 +110,12 @@ def test_ids_that_are_no_integers_are_refused_and_not_rounded() -> None:
             pack(sequences)
 
 
+@pytest.mark.parametrize("sequence", ["ab", 3, [[1, 2]], np.ones((2, 2), dtype=np.int64), [1.0], object()])
+def test_what_is_no_row_of_ids_is_refused_by_name(sequence: object) -> None:
+    with pytest.raises(TypeError, match="is no row of ids: give sequences of whole numbers"):
+        pack([[1], sequence])  # type: ignore[list-item]
+
+
 def test_a_packed_batch_is_a_copy() -> None:
     ids = np.array([1, 2, 3])
     packed = pack([ids])

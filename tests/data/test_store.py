@@ -1,9 +1,11 @@
+import gzip
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from regard.data.store import ABANDONED, Row, Store, StoreError, fingerprint, id_type, open_or_build
+from regard.text.records import DataError
 
 TYPES: dict[str, st.SearchStrategy[Any]] = {
     "u1": st.integers(0, 255),
@@ -400,5 +403,25 @@ def test_a_fingerprint_is_of_content_order_and_settings_not_of_names_or_times(tm
 
 
 def test_a_fingerprint_of_a_file_that_is_not_there_names_it(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"train\.de"):
+    with pytest.raises(DataError, match=r"train\.de: no such file"):
         fingerprint([tmp_path / "train.de"])
+
+
+def test_a_fingerprint_takes_every_path_that_readers_take(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_bytes(b"A")
+    (tmp_path / "packed.gz").write_bytes(gzip.compress(b"A"))
+    with zipfile.ZipFile(tmp_path / "data.zip", "w") as archive:
+        archive.writestr("deep/a", "A")
+        archive.writestr("b", "B")
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved" / "data.arrow").write_bytes(b"A")
+    same = ["plain", "packed.gz", "data.zip/deep/a", "saved"]
+    assert len({fingerprint([tmp_path / name]) for name in same}) == 1
+    assert fingerprint([tmp_path / "data.zip" / "b"]) != fingerprint([tmp_path / "plain"])
+
+
+def test_a_fingerprint_of_a_file_that_breaks_off_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "train.de.gz"
+    path.write_bytes(gzip.compress(b"A" * 100)[:-4])
+    with pytest.raises(DataError, match=r"train\.de\.gz: breaks off"):
+        fingerprint([path])

@@ -72,6 +72,14 @@ def test_a_broken_line_costs_its_sentence_and_is_named(write, line, problem):
     assert skipped.total == 1
 
 
+def test_a_detected_scheme_is_told_where_a_tag_breaks_it(write):
+    path = write("x", "a B-A\nb I-A\n\nc B-A\n\nd E-A\n")
+    with pytest.raises(DataError, match=r"^x:6: wrong tag \(malformed.*\), read as IOB2 \(detected\); fix"):
+        list(read_conll(path))
+    with pytest.raises(ValueError, match="scheme='IOB' is unknown: choose from IOB2, IOB1, BIOES, BILOU, de"):
+        read_conll(path, scheme="IOB")
+
+
 def test_a_column_that_is_not_there_is_an_error(write):
     with pytest.raises(DataError, match="x:1: no such column; there are 2 columns"):
         list(read_conll(write("x", "a O\n"), tag=2))
@@ -113,6 +121,21 @@ def test_conllu_gives_its_syntactic_words(write):
 def test_conllu_has_ten_columns(write):
     with pytest.raises(DataError, match=r"x\.conllu:1: ragged row \(2 columns where 10 are expected\)"):
         list(read_conllu(write("x.conllu", "1\tword\n")))
+
+
+@pytest.mark.parametrize(
+    ("id", "problem"),
+    [
+        ("x", "malformed ID 'x'"),
+        ("²", "malformed ID '²'"),
+        ("1-", "malformed ID '1-'"),
+        ("1.1", "a sentence without words"),
+    ],
+)
+def test_conllu_counts_its_words(write, id, problem):
+    path = write("x.conllu", f"{id}\tword" + "\t_" * 8 + "\n")
+    with pytest.raises(DataError, match=rf"^x\.conllu:1: {problem}"):
+        list(read_conllu(path))
 
 
 @pytest.mark.parametrize(("name", "count"), [("eng.train.gz", 14_041), ("eng.testa.gz", 3_250)])

@@ -1,11 +1,15 @@
 import bz2
 import gzip
+import io
 import lzma
 import random
+import tarfile
 import tracemalloc
 import zipfile
 from pathlib import Path
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,7 +77,11 @@ def test_an_empty_file_has_no_lines_and_the_last_needs_no_newline(tmp_path):
 
 @pytest.mark.parametrize(
     ("bad", "reason"),
-    [(b"gr\xfc\xdf", "invalid UTF-8 at byte 3"), (b"a\0b", "NUL at byte 2"), (b"x" * 11, "line too long")],
+    [
+        (b"gr\xfc\xdf", "invalid UTF-8 at byte 3 (0xfc); fix the file (if it is Latin-1: iconv -f LATIN1"),
+        (b"a\0b", "NUL at byte 2 (0x00); fix the file or"),
+        (b"x" * 11, "line too long (11 bytes where longest=10); fix the file, raise longest="),
+    ],
 )
 def test_a_broken_line_is_named_and_the_next_one_read(tmp_path, bad, reason):
     path = write(tmp_path, "", b"one\n" + bad + b"\nthree\n")
@@ -87,9 +95,10 @@ def test_a_broken_line_is_named_and_the_next_one_read(tmp_path, bad, reason):
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
 def test_the_limit_counts_neither_the_end_nor_the_mark(tmp_path, mark, end):
     assert list(scan(write(tmp_path, "", mark + b"x" * 10 + end), longest=10)) == ["x" * 10]
-    for length in range(11, 18):
+    for length in (*range(11, 18), 65_547, 65_548):
         (error,) = scan(write(tmp_path, "", mark + b"x" * length + end), longest=10)
         assert isinstance(error, LineError)
+        assert f"({length} bytes" in str(error)
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
@@ -99,7 +108,7 @@ def test_a_huge_line_is_not_held_in_memory(tmp_path, suffix):
     error, after = scan(path, longest=100_000)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert str(error).startswith(f"{path}:1: line too long (20000001 bytes, at most 100000 allowed)")
+    assert str(error).startswith(f"{path}:1: line too long (20000000 bytes where longest=100000)")
     assert after == "after"
     assert peak < 2_000_000
 
@@ -129,7 +138,16 @@ def test_damaged_bytes_are_an_error(tmp_path, suffix):
 def test_plain_text_under_a_compressed_name_is_an_error(tmp_path, suffix):
     path = tmp_path / f"text{suffix}"
     path.write_bytes(b"plain\n" * 100)
-    with pytest.raises(DataError):
+    remedy = "get the file again" if suffix == ".zip" else rf"not \{suffix} data; take \{suffix} off its name"
+    with pytest.raises(DataError, match=remedy):
+        list(scan(path))
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".bz2", ".zip"])
+def test_no_bytes_at_all_are_no_compressed_file(tmp_path, suffix):
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(b"")
+    with pytest.raises(DataError, match="get the file again"):
         list(scan(path))
 
 
@@ -144,6 +162,42 @@ def test_compressed_data_under_a_plain_name_is_named(tmp_path):
     (tmp_path / "text").write_bytes(gzip.compress(b"a\n"))
     with pytest.raises(DataError, match=r"text: holds \.gz data; end its name in \.gz"):
         list(scan(tmp_path / "text"))
+
+
+def parquet() -> bytes:
+    written = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table({"text": ["a"]}), written)
+    return written.getvalue()
+
+
+def tar() -> bytes:
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("inside"))
+    return written.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (parquet(), 'holds Parquet data; read it as a table, with format="parquet"'),
+        (tar(), "holds tar data; unpack it: tar -xf"),
+        (b"\x28\xb5\x2f\xfd\x04\0", "holds zstd data; unpack it: zstd -d"),
+        (bz2.compress(b"a\n", 3), "holds .bz2 data; end its name in .bz2"),
+    ],
+    ids=["parquet", "tar", "zstd", "bz2"],
+)
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_other_kinds_of_file_are_named_with_the_way_to_read_them(tmp_path, content, told, suffix):
+    path = write(tmp_path, suffix, content)
+    with pytest.raises(DataError) as caught:
+        list(scan(path))
+    assert str(caught.value) == f"{path}: {told}"
+
+
+def test_a_file_with_carriage_returns_for_newlines_is_refused(tmp_path):
+    with pytest.raises(DataError, match=r"ends its lines as old Macs did.*tr '\\r' '\\n'"):
+        list(scan(write(tmp_path, "", b"one\rtwo\rthree\r")))
 
 
 def test_a_missing_file_suggests_its_neighbour(tmp_path):

@@ -1,4 +1,8 @@
+import json
+import time
 from functools import cache
+from itertools import pairwise
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -55,6 +59,39 @@ def test_a_single_merge_is_dropped_as_often_as_asked() -> None:
 def test_kinds_without_merges_cannot_sample(kind: Kind) -> None:
     with pytest.raises(ValueError, match=r"cannot sample.*train one with kind='bpe'"):
         trained(kind).sample("the cat", dropout=0.1, seed=0)
+
+
+def naive(tokenizer: Tokenizer, word: str, dropout: float, seed: int) -> list[str]:
+    """Algorithm 1 of the paper; merges are drawn in the order learned, up to the one that is done."""
+    model = json.loads(tokenizer._json)["model"]
+    ranks = {tuple(merge): rank for rank, merge in enumerate(model["merges"])}
+    draw = Random(seed).random
+    symbols = list(word)
+    while True:
+        possible = sorted((ranks[two], i) for i, two in enumerate(pairwise(symbols)) if two in ranks)
+        kept = next((i for _, i in possible if draw() >= dropout), None)
+        if kept is None:
+            return symbols
+        symbols[kept : kept + 2] = [symbols[kept] + symbols[kept + 1]]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    word=st.text("atherund", min_size=1, max_size=30),
+    dropout=st.sampled_from([0.0, 0.1, 0.5, 0.9]),
+    seed=st.integers(0),
+)
+def test_a_sample_is_what_the_papers_algorithm_draws(word: str, dropout: float, seed: int) -> None:
+    tokenizer = trained("bpe")
+    sample = [tokenizer.token(id) for id in tokenizer.sample(word, dropout=dropout, seed=seed)]
+    assert sample == naive(tokenizer, f"▁{word}", dropout, seed)
+
+
+def test_a_word_without_end_takes_no_time_without_end() -> None:
+    word = "thecatsatonthemat" * 2000
+    start = time.perf_counter()
+    assert trained("bpe").decode(trained("bpe").sample(word, dropout=0.1, seed=0)) == word
+    assert time.perf_counter() - start < 10  # the square of its length would take an hour
 
 
 def test_dropout_is_a_probability() -> None:

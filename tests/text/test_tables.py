@@ -83,6 +83,28 @@ def test_an_unknown_column_suggests_the_nearest(write):
         cells_of(write("y.csv", "a,a\n"), "a")
 
 
+def test_an_unknown_column_may_mean_another_separator_or_no_header(write):
+    with pytest.raises(
+        DataError, match=r"parted by ',': try separator=';'; if there is no header, pass a pl"
+    ):
+        cells_of(write("x.csv", "sentence;label\na;b\n"), "label")
+    with pytest.raises(
+        DataError, match=r"there is 'a', 'b'; if there is no header, pass a place: 0 is the f"
+    ):
+        cells_of(write("x.tsv", "a\tb\n"), "label")
+
+
+def test_the_last_cell_takes_the_rest_of_the_line(write):
+    assert cells_of(write("x.tsv", "A:b how far ?\nC:d why\n"), 0, 1, separator=" ", cells=2) == [
+        ("A:b", "how far ?"),
+        ("C:d", "why"),
+    ]
+    assert cells_of(write("x.csv", 'a,"b,c\nd\n'), 1, cells=2) == [('"b,c',), "ragged row"]
+    for settings in ({"cells": 0}, {"cells": 2, "quoted": True}):
+        with pytest.raises(ValueError, match="must be at least 1, in a table with quoted=False"):
+            Table(path="x.csv", **settings)
+
+
 def test_a_format_that_the_name_does_not_tell_must_be_passed(write):
     with pytest.raises(
         DataError, match=r"x\.txt\.gz: a table of unknown format; pass format=, one of tsv, csv"
@@ -101,9 +123,12 @@ def test_ragged_rows_are_broken_and_blank_lines_are_none(write):
     assert cells_of(write("x.csv", "a,b\n1\n\n1,2\n1,2,3\n"), "b") == [ragged, ("2",), ragged]
 
 
-def test_an_empty_table_has_no_rows(write):
-    assert cells_of(write("x.tsv", ""), "a") == []
+def test_a_table_may_have_no_rows_but_a_named_column_needs_a_header(write):
     assert cells_of(write("x.csv", "a,b\n"), "a") == []
+    assert cells_of(write("x.tsv", ""), 0) == []
+    for name in ("x.tsv", "x.csv"):
+        with pytest.raises(DataError, match=rf"^{name}: no header; its first row must name the columns"):
+            cells_of(write(name, ""), "a")
 
 
 def test_a_quote_that_never_closes_costs_one_line(write):
@@ -113,6 +138,30 @@ def test_a_quote_that_never_closes_costs_one_line(write):
     found = cells_of(write("y.csv", 'a,1\n"b,2\n' + many), 0, longest=500)
     assert found[:3] == [("a",), "a quote that never closes", ("0",)]
     assert len(found) == 1002
+
+
+@pytest.mark.parametrize(
+    ("lines", "kept"),
+    [
+        (['"oops,1', "b,0", '"c,d",1', "e,1"], ["b", "c,d", "e"]),  # text behind the quote that closes it
+        (['"oops,1', "b,0", 'c,"', "d,1"], ["b", "d"]),  # too few cells
+        (['"oops,1', '"b', 'b",0', "c,1"], ["b\nb", "c"]),
+        (['"oops,1', "b,0", '","d"d', "e,1"], ["b", "e"]),
+        (['"a"a,"oops,1', '"b",0', "c,1"], ["b", "c"]),
+    ],
+)
+def test_a_stray_quote_that_another_closes_costs_one_line(write, lines, kept):
+    rows = list(scan_delimited(Table(path=write("x.csv", "\n".join(["text,label", *lines, ""]))), ["text"]))
+    assert [row.cells[0] for row in rows if isinstance(row, Row)] == kept
+    broken = [row for row in rows if isinstance(row, DataError)]
+    assert broken[0].origin == Origin("x.csv", 2)
+    lines_kept = sum(1 + text.count("\n") for text in kept)
+    assert len(broken) == len(lines) - lines_kept
+
+
+def test_a_quote_that_opens_behind_a_broken_cell_still_spans_its_lines(write):
+    path = write("x.csv", 'a,b,c\n"a"b,"c\nd",1\ne,f,g\n')
+    assert cells_of(path, "a") == ["text after a closing quote", ("e",)]
 
 
 def test_text_after_a_closing_quote_is_broken(write):

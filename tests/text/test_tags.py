@@ -64,6 +64,14 @@ def test_the_scheme_is_detected_from_any_span(scheme, examples):
     assert detect_scheme(sentences) == (scheme if any(found for found, _ in examples) else None)
 
 
+@pytest.mark.parametrize(
+    ("scheme", "typo"), [("IOB2", "E-LOC"), ("IOB2", "I-LOC"), ("IOB1", "S-LOC"), ("BIOES", "L-LOC")]
+)
+def test_one_typo_does_not_change_the_scheme(scheme, typo):
+    found = (Span("PER", 0, 2), Span("LOC", 3, 4))
+    assert detect_scheme([["O", typo], *[write(found, 5, scheme)] * 2]) == scheme
+
+
 def test_parts_of_speech_are_no_scheme():
     assert detect_scheme([["DT", "NN", "-LRB-", "PRP$"], ["O", "O"]]) is None
 

@@ -4,15 +4,18 @@ import pickle
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import get_args
 
+import numpy as np
 import pytest
 import tokenizers
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from regard.text.specials import Specials
-from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizer import Template, Tokenizer
 from regard.text.training import Kind, TokenizerConfig
 
 KINDS: tuple[Kind, ...] = ("bpe", "byte-bpe", "wordpiece", "unigram", "characters", "words")
@@ -210,9 +213,48 @@ def test_a_mask_stands_where_a_word_stood(kind: Kind) -> None:
 def test_many_texts_are_encoded_as_each_alone(kind: Kind) -> None:
     tokenizer = trained(kind)
     texts = [*TEXT, "", "😀 <eos>"]
-    batch = tokenizer.encode_batch(texts)
+    batch = tokenizer.encode_batch(iter(texts))
     assert batch == [list(tokenizer.encode(text).ids) for text in texts]
+    for template in get_args(Template):
+        alone = [list(tokenizer.encode(text, template=template).ids) for text in texts]
+        assert tokenizer.encode_batch(texts, template=template) == alone
     assert tokenizer.decode_batch(batch) == [tokenizer.decode(ids) for ids in batch]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_pairs_are_encoded_as_each_alone(kind: Kind) -> None:
+    tokenizer = trained(kind)
+    texts, seconds = [*TEXT, "", "[SEP]"], ["", *TEXT, "😀"]
+    alone = [tokenizer.encode(*pair, template="cls") for pair in zip(texts, seconds, strict=True)]
+    ids, segments = tokenizer.encode_pairs(iter(texts), iter(seconds))
+    assert ids == [list(pair.ids) for pair in alone]
+    assert segments == [list(pair.segments) for pair in alone]
+    with pytest.raises(ValueError, match="6 texts and 5 seconds make no pairs"):
+        tokenizer.encode_pairs(texts, seconds[:-1])
+
+
+def test_ids_are_decoded_from_any_row_of_numbers_but_only_those_there_are() -> None:
+    tokenizer = trained("bpe")
+    ids = tokenizer.encode_batch(TEXT[:1])[0]
+    assert tokenizer.decode(np.array(ids)) == tokenizer.decode(torch.tensor(ids)) == TEXT[0]
+    assert tokenizer.decode_batch(torch.tensor([ids, ids])) == TEXT[:1] * 2
+    for wrong in (-1, len(tokenizer), 2**40):
+        with pytest.raises(KeyError, match=f"id {wrong} is not in the vocabulary: ids go from 0 to"):
+            tokenizer.decode([*ids, wrong])
+        with pytest.raises(KeyError, match=f"id {wrong} is not"):
+            tokenizer.decode_batch([ids, np.array([wrong])])
+
+
+def test_a_tokenizer_is_saved_into_folders_that_are_made(tmp_path: Path) -> None:
+    file = trained("bpe").save(tmp_path / "new" / "folder" / "x.json")
+    assert Tokenizer.load(file).fingerprint() == trained("bpe").fingerprint()
+
+
+def test_a_text_that_was_not_encoded_has_no_words() -> None:
+    encoding = trained("bpe").encode("the cat")
+    for ask in (lambda: encoding.subwords(0, 1), lambda: encoding.first_subwords(1)):
+        with pytest.raises(IndexError, match="text 1 of an encoding of 1: count from 0"):
+            ask()
 
 
 @pytest.mark.parametrize("kind", KINDS)

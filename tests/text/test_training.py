@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from regard.text.records import Line, Origin
 from regard.text.specials import Specials
 from regard.text.tokenizer import Tokenizer
 from regard.text.training import Kind, TokenizerConfig
@@ -132,6 +133,18 @@ def test_a_minimum_that_leaves_nothing_is_told_so(kind: Kind) -> None:
 def test_one_string_is_not_lines() -> None:
     with pytest.raises(TypeError, match="pass a list of lines"):
         Tokenizer.train("the cat", TokenizerConfig())
+
+
+def test_records_are_not_texts() -> None:
+    lines = [Line("the cat", Origin("x", 1))]
+    remedy = r"a Line is no text: pass texts, as \(line\.text for line in read_lines\(path\)\)"
+    with pytest.raises(TypeError, match=remedy):
+        Tokenizer.train(lines, TokenizerConfig())  # type: ignore[arg-type]
+    tokenizer = Tokenizer.train((line.text for line in lines), TokenizerConfig())
+    with pytest.raises(TypeError, match=remedy):
+        tokenizer.encode_batch(lines)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="'the cat' is one string, but many are taken"):
+        tokenizer.encode_batch("the cat")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,13 +34,17 @@ the examples more evenly."""
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchConfig:
     tokens: int = 4096
-    """At most so many slots in a batch, on the side with more tokens; the other side's are in proportion."""
+    """At most so many slots in a batch, on the side with more tokens; the other side's are in proportion.
+    Where an epoch has few batches, up to a tenth may be taken off so that they fill evenly."""
     parts: int = 1
     """Batches that make up one step: gradients are accumulated over them, or ranks share them out."""
     seed: int = 0
     """The order of the examples is a function of it, the epoch and the step."""
 
     def __post_init__(self) -> None:
+        for name in ("tokens", "parts", "seed"):
+            if not isinstance(value := getattr(self, name), int | np.integer):
+                raise TypeError(f"batch.{name}={value!r} is no whole number: choose one")
         if self.tokens < 1 or self.parts < 1:
             raise ValueError(f"batch.tokens={self.tokens} and batch.parts={self.parts} must be at least 1")
         if self.seed < 0:
@@ -52,7 +56,7 @@ class Plan:
 
     def __init__(self, lengths: Sequence[npt.ArrayLike], config: BatchConfig) -> None:
         self.config = config
-        sides = [np.asarray(side, dtype=np.int64) for side in lengths]
+        sides = [_whole(np.asarray(side)) for side in lengths]
         if not sides or {side.shape for side in sides} != {(sides[0].size,)}:
             raise ValueError(
                 f"lengths has shapes {[side.shape for side in sides]}: give one list for each side, "
@@ -61,6 +65,12 @@ class Plan:
         self.lengths = np.stack(sides)
         if self.lengths.shape[1] == 0:
             raise ValueError("there are no examples to make batches of")
+        if (self.lengths < 0).any():
+            side, example = np.argwhere(self.lengths < 0)[0]
+            raise ValueError(
+                f"example {example} has {self.lengths[side, example]} tokens on side {side}: "
+                "give lengths of 0 or more"
+            )
         self.slots = self._slots(1.0)
         if (over := self.lengths > self.slots[:, None]).any():
             side, example = np.argwhere(over)[0]
@@ -144,6 +154,8 @@ class Plan:
     def batches(self, epoch: int, step: int, rank: int = 0, ranks: int = 1) -> list[Indices]:
         """The batches of one step that this rank takes. The last step of an epoch may have fewer than
         `parts`, so a rank may have none there."""
+        if epoch < 0:
+            raise IndexError(f"there is no epoch {epoch}: they count from 0")
         if not 0 <= rank < ranks:
             raise ValueError(f"rank={rank} is none of {ranks} ranks: they count from 0")
         if self.config.parts % ranks:
@@ -169,6 +181,12 @@ class Plan:
     def efficiency(self, epoch: int = 0) -> float:
         """Real tokens for each slot."""
         return float(self.lengths.sum() / (len(self.epoch(epoch)) * self.slots.sum()))
+
+
+def _whole(lengths: npt.NDArray[Any]) -> Indices:
+    if lengths.size and lengths.dtype.kind not in "iu":
+        raise TypeError(f"lengths of type {lengths.dtype} are no counts of tokens: give whole numbers")
+    return lengths.astype(np.int64)
 
 
 def prefetch(jobs: Iterator[Callable[[], Made]], workers: int = 0, ahead: int = 4) -> Iterator[Made]:

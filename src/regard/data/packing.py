@@ -8,6 +8,7 @@ again for the next: the slots that are left over become filler sequences at the 
 up the count.
 """
 
+import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -57,8 +58,7 @@ class Packed:
 
 def pack(sequences: Sequence[np.ndarray | Sequence[int]], shape: Shape | None = None) -> Packed:
     """Lay the sequences end to end, in the order given; filler is id 0 and belongs to no real sequence."""
-    # To numpy an empty list is of floats, which concatenate rightly refuses to cast to ids.
-    parts = [np.asarray(sequence, dtype=None if len(sequence) else np.int64) for sequence in sequences]
+    parts = [_flat(sequence) for sequence in sequences]
     lengths = [len(part) for part in parts]
     tokens = sum(lengths)
     ids = torch.zeros(tokens if shape is None else max(shape.slots, tokens), dtype=torch.int64)
@@ -66,6 +66,13 @@ def pack(sequences: Sequence[np.ndarray | Sequence[int]], shape: Shape | None = 
         np.concatenate(parts, out=ids.numpy()[:tokens])
     layout = Layout.of(lengths) if shape is None else Layout.of(filled(lengths, shape), shape.longest)
     return Packed(ids=ids, layout=layout, tokens=tokens, sequences=len(parts))
+
+
+def _flat(sequence: np.ndarray | Sequence[int]) -> np.ndarray:
+    ids = np.asarray(sequence)
+    if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
+        raise TypeError(f"{reprlib.repr(sequence)} is no row of ids: give sequences of whole numbers")
+    return ids if ids.size else ids.astype(np.int64)  # to numpy an empty list is of floats
 
 
 def filled(lengths: Sequence[int], shape: Shape) -> list[int]:

@@ -24,6 +24,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from regard.text.files import open_bytes
+
 FORMAT = 1
 """Raised when the files change shape: older stores are then built again."""
 
@@ -265,11 +267,13 @@ def id_type(vocabulary: int) -> np.dtype[Any]:
 
 def fingerprint(files: Sequence[Path | str], *settings: str) -> str:
     """Of the files' content, in order, and of whatever else decides what is stored: the tokenizer, a length
-    limit."""
+    limit. Takes what readers take: content counts as unpacked, and a folder as all files in it."""
     digest = hashlib.sha256(f"{len(settings)} settings".encode())
     for part in settings:
         digest.update(hashlib.sha256(part.encode()).digest())
     for path in files:
-        with Path(path).open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
+        inside = [file for file in sorted(Path(path).rglob("*")) if file.is_file()]
+        for file in inside or [Path(path)]:
+            with open_bytes(file) as content:
+                digest.update(hashlib.file_digest(content, "sha256").digest())
     return digest.hexdigest()

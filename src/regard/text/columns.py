@@ -1,5 +1,6 @@
 """Sentences in columns: one word a line, a blank line after each sentence (CoNLL, CoNLL-U)."""
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -12,6 +13,7 @@ from regard.text.tags import Scheme, TagError, detect_scheme, to_iob2
 ConlluColumn = Literal["FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC"]
 
 _DOCUMENT_MARK = "-DOCSTART-"
+_CONLLU_ID = re.compile(r"[0-9]+([-.][0-9]+)?")
 
 
 def read_conll(
@@ -28,9 +30,13 @@ def read_conll(
     """Sentences of words with their tags, in IOB2 whatever scheme the file is in.
 
     Columns stand apart by tabs if the line of the first word has one, else by spaces. "detect" reads the file
-    twice; None leaves tags as they are. Lines that begin with `comment` and -DOCSTART- lines are passed over.
-    A broken line costs its sentence, which counts once.
+    twice and takes the scheme that fits most sentences; None leaves tags as they are. Lines that begin with
+    `comment` and -DOCSTART- lines are passed over. A broken line costs its sentence, which counts once.
     """
+    if scheme not in (*get_args(Scheme), "detect", None):
+        choices = ", ".join(get_args(Scheme))
+        raise ValueError(f"scheme={scheme!r} is unknown: choose from {choices}, detect and None")
+    told = ""
     if scheme == "detect":
         unread = read_conll(
             path,
@@ -43,8 +49,9 @@ def read_conll(
             skipped=Skipped(),
         )
         scheme = detect_scheme(sentence.tags for sentence in unread)
+        told = f", read as {scheme} (detected)"
     blocks = _scan_blocks(path, comment, longest)
-    return sift(_read_conll(str(path), blocks, word, tag, scheme), on_error, skipped)
+    return sift(_read_conll(str(path), blocks, word, tag, scheme, told), on_error, skipped)
 
 
 def read_conllu(
@@ -100,7 +107,7 @@ def _scan_blocks(path: str | Path, comment: str | None, longest: int) -> Iterato
 
 
 def _read_conll(
-    file: str, blocks: Iterable[_Block | DataError], word: int, tag: int, scheme: Scheme | None
+    file: str, blocks: Iterable[_Block | DataError], word: int, tag: int, scheme: Scheme | None, told: str
 ) -> Iterator[Tagged | DataError]:
     separator, width = "", 0
     for block in blocks:
@@ -121,7 +128,7 @@ def _read_conll(
             if scheme is not None:
                 tags = to_iob2(tags, scheme)
         except TagError as error:
-            yield DataError(Origin(file, block[error.position][0]), "wrong tag", f"({error.problem})")
+            yield DataError(Origin(file, block[error.position][0]), "wrong tag", f"({error.problem}){told}")
         except DataError as error:
             yield error
         else:
@@ -134,13 +141,21 @@ def _read_conllu(file: str, blocks: Iterable[_Block | DataError], place: int) ->
             yield block
             continue
         try:
-            rows = [_split_row(file, number, line, "\t", 10) for number, line in block]
+            rows = [_split_word(file, number, line) for number, line in block]
         except DataError as error:
             yield error
             continue
-        rows = [row for row in rows if "-" not in row[0] and "." not in row[0]]
+        rows = [row for row in rows if row[0].isdecimal()]
         words, tags = tuple([row[1] for row in rows]), tuple([row[place] for row in rows])
-        yield Tagged(words, tags, Origin(file, block[0][0]))
+        first = Origin(file, block[0][0])
+        yield Tagged(words, tags, first) if words else DataError(first, "a sentence without words")
+
+
+def _split_word(file: str, number: int, line: str) -> list[str]:
+    row = _split_row(file, number, line, "\t", 10)
+    if not _CONLLU_ID.fullmatch(row[0]):
+        raise DataError(Origin(file, number), "malformed ID", f"{row[0]!r} (there are 1, 1-2 and 1.1)")
+    return row
 
 
 def _split_row(file: str, number: int, line: str, separator: str, width: int) -> list[str]:

@@ -28,15 +28,20 @@ class Encoding:
 
     def subwords(self, word: int, text: int = 0) -> tuple[int, ...]:
         """Positions of the tokens of a word; none if it left no token, as a zero-width character may."""
-        if not 0 <= word < self.word_counts[text]:
+        if not 0 <= word < self._words(text):
             raise IndexError(f"word {word} of text {text}, which has {self.word_counts[text]}: count from 0")
         both = zip(self.texts, self.words, strict=True)
         return tuple(i for i, place in enumerate(both) if place == (text, word))
 
     def first_subwords(self, text: int = 0) -> tuple[int | None, ...]:
         """Position of the first token of each word; None for a word that left no token."""
-        firsts: list[int | None] = [None] * self.word_counts[text]
+        firsts: list[int | None] = [None] * self._words(text)
         for i, (of_text, word) in enumerate(zip(self.texts, self.words, strict=True)):
             if of_text == text and word is not None and firsts[word] is None:
                 firsts[word] = i
         return tuple(firsts)
+
+    def _words(self, text: int) -> int:
+        if not 0 <= text < len(self.word_counts):
+            raise IndexError(f"text {text} of an encoding of {len(self.word_counts)}: count from 0")
+        return self.word_counts[text]

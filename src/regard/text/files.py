@@ -26,15 +26,25 @@ _Stream = io.FileIO | IO[bytes] | gzip.GzipFile | lzma.LZMAFile | bz2.BZ2File
 COMPRESSED = (".gz", ".xz", ".bz2", ".zip")
 
 _BROKEN_STREAM = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+_LATIN1 = " (if it is Latin-1: iconv -f LATIN1 -t UTF-8)"
 _BOM = b"\xef\xbb\xbf"
+_STARTS = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ\x00", ".bz2": b"BZh"}
 _FOREIGN_STARTS = {  # longer marks first: that of UTF-32 begins like that of UTF-16
     b"\xff\xfe\x00\x00": "UTF-32",
     b"\x00\x00\xfe\xff": "UTF-32",
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
-    b"\x1f\x8b": ".gz",
-    b"\xfd7zXZ\x00": ".xz",
+    _STARTS[".gz"]: ".gz",
+    _STARTS[".xz"]: ".xz",
+    **{b"BZh%d1AY&SY" % level: ".bz2" for level in range(1, 10)},  # BZh alone may be text
     b"PK\x03\x04": ".zip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"PAR1\x15": "Parquet",
+}
+_REMEDIES = {
+    "zstd": "unpack it: zstd -d",
+    "tar": "unpack it: tar -xf",
+    "Parquet": 'read it as a table, with format="parquet"',
 }
 
 
@@ -54,37 +64,34 @@ def scan(path: str | Path, longest: int = LONGEST) -> Iterator[str | LineError]:
     file = str(path)
     with open_bytes(path) as stream:
         number = 0
-        try:
-            # Two bytes more than a line may have: room for its end.
-            while raw := stream.readline(longest + 2):
-                number += 1
-                if number == 1:
-                    _refuse_foreign(file, raw)
-                    if raw.startswith(_BOM):
-                        # The mark took room from the line, which must not pass for a whole one if cut short.
-                        raw = raw[3:] if raw.endswith(b"\n") else raw[3:] + stream.readline(3)
-                        if not raw:
-                            return
-                line = raw[:-2] if raw[-2:] == b"\r\n" else raw[:-1] if raw[-1:] == b"\n" else raw
-                if len(line) > longest:
-                    yield _too_long(stream, raw, Origin(file, number), longest)
-                elif b"\0" in line:
-                    yield _bad_line(line, "NUL", line.index(0), Origin(file, number))
+        # Two bytes more than a line may have: room for its end.
+        while raw := stream.readline(longest + 2):
+            number += 1
+            if number == 1:
+                _refuse_foreign(file, raw)
+                if raw.startswith(_BOM):
+                    # The mark took room from the line, which must not pass for a whole one if cut short.
+                    raw = raw[3:] if raw.endswith(b"\n") else raw[3:] + stream.readline(3)
+                    if not raw:
+                        return
+            line = _without_end(raw)
+            if len(line) > longest:
+                yield _too_long(stream, raw, Origin(file, number), longest)
+            elif b"\0" in line:
+                yield _bad_line(line, "NUL", line.index(0), Origin(file, number))
+            else:
+                try:
+                    text = line.decode()
+                except UnicodeDecodeError as error:
+                    yield _bad_line(line, "invalid UTF-8", error.start, Origin(file, number), _LATIN1)
                 else:
-                    try:
-                        text = line.decode()
-                    except UnicodeDecodeError as error:
-                        yield _bad_line(line, "invalid UTF-8", error.start, Origin(file, number))
-                    else:
-                        yield text
-        except _BROKEN_STREAM as error:
-            origin = Origin(file, number + 1)
-            raise DataError(origin, "breaks off or is corrupt", f"({error})", "get the file again") from error
+                    yield text
 
 
 @contextmanager
-def open_bytes(path: str | Path) -> Iterator[BinaryIO]:
-    """The file's content, decompressed by the suffix of its name."""
+def open_bytes(path: str | Path) -> Iterator[io.BufferedReader]:
+    """The file's content, decompressed by the suffix of its name. That it breaks off is raised where it does,
+    which may be far into it."""
     path = Path(path)
     archive = next((part for part in (path, *path.parents) if part.suffix == ".zip" and part.is_file()), None)
     with ExitStack() as stack:
@@ -93,6 +100,9 @@ def open_bytes(path: str | Path) -> Iterator[BinaryIO]:
             stream = stack.enter_context(_open_plain(path))
         else:
             stream = stack.enter_context(_open_member(archive, path.relative_to(archive).parts))
+        if path.suffix in _STARTS:
+            stream = stack.enter_context(_buffered(stream))
+            _refuse_unpacked(path, stream.peek(8))
         match path.suffix:
             case ".gz":
                 stream = stack.enter_context(gzip.GzipFile(fileobj=stream, mode="rb"))
@@ -100,8 +110,10 @@ def open_bytes(path: str | Path) -> Iterator[BinaryIO]:
                 stream = stack.enter_context(lzma.LZMAFile(stream))
             case ".bz2":
                 stream = stack.enter_context(bz2.BZ2File(stream))
-        # Those classes find lines in Python; the buffer does it in C.
-        yield stack.enter_context(io.BufferedReader(cast(io.RawIOBase, stream), buffer_size=1 << 17))
+        try:
+            yield stack.enter_context(_buffered(stream))  # those classes find lines in Python, this in C
+        except _BROKEN_STREAM as error:
+            raise _broken_off(path, error) from error
 
 
 def did_you_mean(name: str, present: Sequence[str]) -> str:
@@ -109,6 +121,23 @@ def did_you_mean(name: str, present: Sequence[str]) -> str:
     nearest = get_close_matches(name, present, n=1)
     listed = ", ".join(repr(other) for other in present[:20]) + (", ..." if len(present) > 20 else "")
     return (f"did you mean {nearest[0]!r}? " if nearest else "") + f"there is {listed or 'nothing'}"
+
+
+def _buffered(stream: _Stream) -> io.BufferedReader:
+    return io.BufferedReader(cast(io.RawIOBase, stream), buffer_size=1 << 17)
+
+
+def _broken_off(path: Path, why: object) -> DataError:
+    return DataError(Origin(str(path)), "breaks off or is corrupt", f"({why})", "get the file again")
+
+
+def _refuse_unpacked(path: Path, start: bytes) -> None:
+    """Raise for a file whose name promises compression that its start does not show."""
+    suffix = path.suffix
+    if not start:
+        raise _broken_off(path, "0 bytes")
+    if not start.startswith(_STARTS[suffix][: len(start)]):
+        raise DataError(Origin(str(path)), f"not {suffix} data", remedy=f"take {suffix} off its name")
 
 
 def _open_plain(path: Path) -> io.FileIO:
@@ -150,33 +179,47 @@ def _open_member(archive: Path, inside: Sequence[str]) -> Iterator[IO[bytes]]:
 
 
 def _refuse_foreign(file: str, first: bytes) -> None:
-    """Raise for a file that begins like something other than UTF-8 text."""
-    what = next((what for start, what in _FOREIGN_STARTS.items() if first.startswith(start)), None)
+    """Raise for a file that begins like something other than lines of UTF-8 text."""
+    what = "tar" if first[257:262] == b"ustar" else None
+    what = what or next((what for start, what in _FOREIGN_STARTS.items() if first.startswith(start)), None)
     if what is None and b"\0" in first:
         # Without a mark, UTF-16 shows itself by the empty half of its every Western letter.
         none, many = sorted((first[0:1000:2].count(0), first[1:1000:2].count(0)))
         if none == 0 and many > max(1, len(first[:1000]) // 4):
             what = "UTF-16"
+    if what is None and b"\n" not in first and b"\r" in first[:-1]:
+        remedy = "give it newlines: tr '\\r' '\\n'"
+        raise DataError(Origin(file), "ends its lines as old Macs did", "(with carriage returns)", remedy)
     if what is None:
         return
     if what in COMPRESSED:
         raise DataError(Origin(file), f"holds {what} data", remedy=f"end its name in {what}")
+    if what in _REMEDIES:
+        raise DataError(Origin(file), f"holds {what} data", remedy=_REMEDIES[what])
     remedy = f"convert it: iconv -f {what} -t UTF-8"
     raise DataError(Origin(file, 1), "not UTF-8 text", f"but probably {what}", remedy)
 
 
-def _bad_line(line: bytes, reason: str, place: int, origin: Origin) -> LineError:
-    error = LineError(origin, reason, f"at byte {place + 1}")
+def _without_end(line: bytes) -> bytes:
+    return line[:-2] if line[-2:] == b"\r\n" else line[:-1] if line[-1:] == b"\n" else line
+
+
+def _bad_line(line: bytes, reason: str, place: int, origin: Origin, hint: str = "") -> LineError:
+    remedy = f'fix the file{hint} or pass on_error="skip"'
+    error = LineError(origin, reason, f"at byte {place + 1} (0x{line[place]:02x})", remedy)
     error.quotes = line.count(b'"')
     return error
 
 
 def _too_long(stream: BinaryIO, start: bytes, origin: Origin, longest: int) -> LineError:
     """Pass over the rest of a line, a piece at a time."""
-    size, quotes, piece = len(start), start.count(b'"'), start
-    while not piece.endswith(b"\n") and (piece := stream.readline(1 << 16)):
+    size, quotes, end = len(start), start.count(b'"'), start
+    while not end.endswith(b"\n") and (piece := stream.readline(1 << 16)):
         size += len(piece)
         quotes += piece.count(b'"')
-    error = LineError(origin, "line too long", f"({size} bytes, at most {longest} allowed)")
+        end = end[-1:] + piece
+    size -= len(end) - len(_without_end(end))
+    remedy = 'fix the file, raise longest= or pass on_error="skip"'
+    error = LineError(origin, "line too long", f"({size} bytes where longest={longest})", remedy)
     error.quotes = quotes
     return error

@@ -9,9 +9,10 @@ Every reader takes `on_error`: "raise" stops at the first broken record, "skip" 
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 from regard.text.columnar import scan_arrow, scan_mappings, scan_parquet
 from regard.text.files import LONGEST, scan
@@ -125,12 +126,21 @@ def read_scored(
 
 
 def read_tagged(
-    table: Rows, *, words: Column, tags: Column, on_error: OnError = "raise", skipped: Skipped | None = None
+    table: Rows,
+    *,
+    words: Column,
+    tags: Column,
+    names: Sequence[str] | None = None,
+    on_error: OnError = "raise",
+    skipped: Skipped | None = None,
 ) -> Iterator[Tagged]:
-    """Sentences whose words and tags are lists in JSON lines or columnar data; the tags stay as they are."""
+    """Sentences whose words and tags are lists in JSON lines or columnar data; the tags stay as they are.
+
+    Where tags are numbers, `names` has the tag for each: dataset.features["ner_tags"].feature.names.
+    """
 
     def build(row: Row) -> Tagged:
-        found = Tagged(_strings(row, 0, words), _strings(row, 1, tags), row.origin)
+        found = Tagged(_strings(row, 0, words), _tags(row, 1, tags, names), row.origin)
         if len(found.words) != len(found.tags):
             raise DataError(
                 row.origin, "unequal lists", f"({len(found.words)} words, {len(found.tags)} tags)"
@@ -184,6 +194,9 @@ def _read_rows(
 def _scan_rows(table: Rows, columns: list[Column]) -> Iterator[Row | DataError]:
     if isinstance(table, str | Path):
         table = Table(path=table)
+    if isinstance(table, Mapping):
+        splits = ", ".join(map(repr, table))
+        raise TypeError(f"a {type(table).__name__} of {splits} is no table: name a split, as in data['dev']")
     if not isinstance(table, Table):
         return scan_mappings(table, columns)
     match table.resolve_format():
@@ -217,10 +230,28 @@ def _text(row: Row, place: int, column: Column) -> str:
 
 
 def _strings(row: Row, place: int, column: Column) -> tuple[str, ...]:
+    return tuple([_check_text(item, row.origin, column) for item in _list(row, place, column)])
+
+
+def _tags(row: Row, place: int, column: Column, names: Sequence[str] | None) -> tuple[str, ...]:
+    items = _list(row, place, column)
+    if names is None:
+        if any(isinstance(item, int) for item in items):
+            remedy = "pass names=, the tag for each number"
+            raise DataError(row.origin, f"numbers in column {column!r}", f"({items[0]}, ...)", remedy)
+        return _strings(row, place, column)
+    wrong = [item for item in items if not isinstance(item, int) or not 0 <= item < len(names)]
+    if wrong:
+        told = f"but {wrong[0]!r:.40} (names has {len(names)})"
+        raise DataError(row.origin, f"no number of a name in column {column!r}", told)
+    return tuple([names[item] for item in items])
+
+
+def _list(row: Row, place: int, column: Column) -> Sequence[Any]:
     value = row.cells[place]
     if not isinstance(value, list | tuple):
         raise DataError(row.origin, f"no list in column {column!r}", f"but {value!r:.40}")
-    return tuple([_check_text(item, row.origin, column) for item in value])
+    return value
 
 
 def _labels(row: Row, place: int, column: Column, separator: str | None) -> tuple[str, ...]:

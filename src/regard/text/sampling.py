@@ -6,6 +6,7 @@ too, but draws from a generator that cannot be seeded, and then a training run c
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -41,21 +42,38 @@ class DropoutBPE:
         draw = Random(seed).random
         ids: list[int] = []
         for word in words:
-            symbols = list(word)
-            while (place := self._next_merge(symbols, dropout, draw)) is not None:
-                symbols[place : place + 2] = [symbols[place] + symbols[place + 1]]
-            for symbol in symbols:
+            for symbol in self._merge(word, dropout, draw):
                 ids += self._spell(symbol)
         return ids
 
-    def _next_merge(self, symbols: list[str], dropout: float, draw: Callable[[], float]) -> int | None:
-        best, place = len(self._ranks), None
-        for i, pair in enumerate(pairwise(symbols)):
-            rank = self._ranks.get(pair, best)
-            # A merge that loses anyway needs no draw: it makes no difference whether it was dropped.
-            if rank < best and draw() >= dropout:
-                best, place = rank, i
-        return place
+    def _merge(self, word: str, dropout: float, draw: Callable[[], float]) -> list[str]:
+        """The possible merges wait in a heap; those that are dropped return to it after the next merge."""
+        ranks = self._ranks
+        symbols = [*word, ""]  # a ring that the empty symbol closes; what is merged away becomes empty too
+        after, before = [*range(1, len(symbols)), 0], [*range(-1, len(word))]
+        waiting = [(ranks[two], place, two) for place, two in enumerate(pairwise(symbols)) if two in ranks]
+        heapify(waiting)
+        dropped = []
+        while waiting:
+            merge = heappop(waiting)
+            _, place, (left, right) = merge
+            gone = after[place]
+            if symbols[place] != left or symbols[gone] != right:
+                continue  # one of the two has been merged with another since
+            if draw() < dropout:
+                dropped.append(merge)
+                continue
+            symbols[place], symbols[gone] = left + right, ""
+            after[place] = after[gone]
+            before[after[place]] = place
+            for start in (before[place], place):
+                two = symbols[start], symbols[after[start]]
+                if two in ranks:
+                    heappush(waiting, (ranks[two], start, two))
+            for merge in dropped:
+                heappush(waiting, merge)
+            dropped = []
+        return [symbol for symbol in symbols if symbol]
 
     def _spell(self, symbol: str) -> list[int]:
         if symbol in self._vocabulary:

@@ -37,6 +37,9 @@ class Table:
     quoted: bool | None = None
     """Whether quotation marks enclose cells, which may then hold separators and newlines. None: in CSV they
     do, in TSV they are text like any other."""
+    cells: int | None = None
+    """Of a row without quotes: the last takes the rest of the line, separators and all. None: the first row
+    tells how many there are."""
     header: bool | None = None
     """Whether the first row of TSV or CSV names the columns. None: it does if a column is given by name."""
     longest: int = LONGEST
@@ -47,6 +50,8 @@ class Table:
             raise ValueError(f"format={self.format!r} is unknown: choose from {', '.join(get_args(Format))}")
         if self.separator is not None and (len(self.separator) != 1 or self.separator in '"\r\n'):
             raise ValueError(f"separator={self.separator!r} cannot part cells: choose one character")
+        if self.cells is not None and (self.cells < 1 or self.quoted):
+            raise ValueError(f"cells={self.cells} must be at least 1, in a table with quoted=False")
 
     def resolve_format(self) -> Format:
         if self.format is not None:
@@ -75,7 +80,7 @@ def scan_delimited(table: Table, columns: Sequence[Column]) -> Iterator[Row | Da
     """Rows of TSV or CSV; every row must have as many cells as the first."""
     csv = table.resolve_format() == "csv"
     separator = table.separator or ("," if csv else "\t")
-    quoted = csv if table.quoted is None else table.quoted
+    quoted = csv and table.cells is None if table.quoted is None else table.quoted
     split_rows = _split_quoted(table, separator) if quoted else _split_plain(table, separator)
     header = any(isinstance(column, str) for column in columns) if table.header is None else table.header
 
@@ -87,7 +92,7 @@ def scan_delimited(table: Table, columns: Sequence[Column]) -> Iterator[Row | Da
             if isinstance(row, DataError):
                 raise row
             width = len(row.cells)
-            places = _place_columns(columns, row, header)
+            places = _place_columns(columns, row, header, separator)
             if header:
                 continue
         if isinstance(row, DataError):
@@ -99,6 +104,9 @@ def scan_delimited(table: Table, columns: Sequence[Column]) -> Iterator[Row | Da
         else:
             cells = row.cells
             yield Row(tuple([cells[place] for place in places]), row.origin)
+    if places is None and header:
+        remedy = "its first row must name the columns: get the file again"
+        raise DataError(Origin(str(table.path)), "no header", remedy=remedy)
 
 
 def scan_json_lines(table: Table, columns: Sequence[Column]) -> Iterator[Row | DataError]:
@@ -107,6 +115,8 @@ def scan_json_lines(table: Table, columns: Sequence[Column]) -> Iterator[Row | D
     for number, line in enumerate(scan(table.path, table.longest), 1):
         if isinstance(line, DataError):
             yield line
+        elif number == 1 and line.lstrip().startswith("["):
+            raise DataError(Origin(file), "a JSON array", remedy="one object a line is needed: jq -c '.[]'")
         elif line.strip():
             origin = Origin(file, number)
             try:
@@ -133,12 +143,12 @@ def pick(mapping: Mapping[str, object], columns: Sequence[Column], origin: Origi
     return Row(tuple(cells), origin)
 
 
-def _place_columns(columns: Sequence[Column], first: Row, header: bool) -> list[int]:
+def _place_columns(columns: Sequence[Column], first: Row, header: bool, separator: str) -> list[int]:
     names = [str(cell) for cell in first.cells]
-    return [_place(column, names, first.origin, header) for column in columns]
+    return [_place(column, names, first.origin, header, separator) for column in columns]
 
 
-def _place(column: Column, names: list[str], origin: Origin, header: bool) -> int:
+def _place(column: Column, names: list[str], origin: Origin, header: bool, separator: str) -> int:
     if isinstance(column, int):
         if not 0 <= column < len(names):
             remedy = f"the columns are 0 to {len(names) - 1}: check the number and the separator"
@@ -148,29 +158,35 @@ def _place(column: Column, names: list[str], origin: Origin, header: bool) -> in
         raise ValueError(
             f"column {column!r} has a name, but header=False says that there are none: pass its place"
         )
-    if names.count(column) != 1:
-        problem = f"no column {column!r}" if column not in names else f"several columns {column!r}"
-        remedy = did_you_mean(column, names) if column not in names else "pass its place and header=True"
-        raise DataError(origin, problem, remedy=remedy)
+    if column not in names:
+        other = next((mark for mark in "\t;,|" if len(names) == 1 and mark in names[0]), None)
+        hint = "" if other is None else f"; the cells are parted by {separator!r}: try separator={other!r}"
+        remedy = did_you_mean(column, names) + hint + "; if there is no header, pass a place: 0 is the first"
+        raise DataError(origin, f"no column {column!r}", remedy=remedy)
+    if names.count(column) > 1:
+        raise DataError(origin, f"several columns {column!r}", remedy="pass its place and header=True")
     return names.index(column)
 
 
 def _split_plain(table: Table, separator: str) -> Iterator[Row | DataError]:
     file = str(table.path)
+    most = -1 if table.cells is None else table.cells - 1
     for number, line in enumerate(scan(table.path, table.longest), 1):
         if isinstance(line, DataError):
             yield line
         elif line:
-            yield Row(tuple(line.split(separator)), Origin(file, number))
+            yield Row(tuple(line.split(separator, most)), Origin(file, number))
 
 
 def _split_quoted(table: Table, separator: str) -> Iterator[Row | DataError]:
     """Rows whose cells may be quoted, and then may hold newlines.
 
-    A quote that never closes swallows what follows, up to the limit. Then only the line that opened it counts
-    as broken, and reading goes on with the next one.
+    A stray quote swallows what follows: up to the limit, or up to the next quote, where text behind it or a
+    wrong number of cells gives it away. Then only the line that opened it counts as broken, and reading goes
+    on with the next one.
     """
     file = str(table.path)
+    width = 0
     lines = enumerate(scan(table.path, table.longest), 1)
     again: deque[tuple[int, str | LineError]] = deque()
 
@@ -183,17 +199,25 @@ def _split_quoted(table: Table, separator: str) -> Iterator[Row | DataError]:
             continue
         row = _QuotedRow(separator, Origin(file, number))
         row.add(line)
+        opening, row.error, row.misplaced = row.error, None, False
         size = _size(line)
         swallowed = []
         while row.open and size <= table.longest and (more := following()) is not None:
             row.add(more[1])
             size += _size(more[1])
             swallowed.append(more)
+        width = width or len(row.cells)
+        error = opening or row.error
+        ragged = not isinstance(error, LineError) and len(row.cells) != width
         if row.open:
             again.extendleft(reversed(swallowed))
-            yield line if isinstance(line, LineError) else DataError(row.origin, "a quote that never closes")
+            yield opening or DataError(row.origin, "a quote that never closes")
+        elif swallowed and (ragged or row.misplaced):
+            again.extendleft(reversed(swallowed))
+            last = f"(on line {swallowed[-1][0]})"
+            yield opening or DataError(row.origin, "a quote that closes in the wrong place", last)
         else:
-            yield row.error or Row(tuple(row.cells), row.origin)
+            yield error or Row(tuple(row.cells), row.origin)
 
 
 class _QuotedRow:
@@ -205,6 +229,8 @@ class _QuotedRow:
         self.cells: list[str] = []
         self.open: list[str] = []
         """The lines so far of the cell whose quote is open."""
+        self.misplaced = False
+        """Whether there is text behind a closing quote."""
         self.error: DataError | None = None
 
     def add(self, line: str | LineError) -> None:
@@ -229,16 +255,21 @@ class _QuotedRow:
                     return
                 self.cells.append("\n".join([*self.open, line[start:close]]).replace('""', '"'))
                 self.open = []
-                end = close + 1
-                if end < len(line) and line[end] != self.separator:
+                end = _find(line, self.separator, close + 1)
+                if end > close + 1:
+                    self.misplaced = True
                     problem = f"in cell {len(self.cells)}"
                     self.error = self.error or DataError(self.origin, "text after a closing quote", problem)
-                    return
             else:
-                end = line.find(self.separator, start)
-                end = len(line) if end < 0 else end
+                end = _find(line, self.separator, start)
                 self.cells.append(line[start:end])
             start = end + 1
+
+
+def _find(line: str, separator: str, start: int) -> int:
+    """The next separator, or the line's end."""
+    found = line.find(separator, start)
+    return len(line) if found < 0 else found
 
 
 def _find_closing_quote(line: str, start: int) -> int:

@@ -11,9 +11,11 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from itertools import pairwise
+from typing import Literal, get_args
 
-Scheme = Literal["IOB1", "IOB2", "BIOES", "BILOU"]
+Scheme = Literal["IOB2", "IOB1", "BIOES", "BILOU"]
+"""Where tags fit several equally well, the first of them is taken."""
 
 _PREFIXES = {"IOB1": "BI", "IOB2": "BI", "BIOES": "BIES", "BILOU": "BILU"}
 _BIOES_OF_BILOU = {"B": "B", "I": "I", "L": "E", "U": "S"}
@@ -87,26 +89,29 @@ def to_bioes(tags: Sequence[str]) -> tuple[str, ...]:
 
 
 def detect_scheme(sentences: Iterable[Sequence[str]]) -> Scheme | None:
-    """The scheme that tags were written in; None for tags that mark no spans, such as parts of speech.
+    """The scheme in which the fewest sentences are malformed; None for tags that mark no spans, such as parts
+    of speech.
 
-    The letters tell BIOES and BILOU; an I that opens a span tells IOB1. No span at all gives None too.
+    IOB1 counts as malformed here where a B touches no span: else it would fit whatever IOB2 does.
     """
-    letters: set[str] = set()
-    opened_by_inside = False
+    malformed: dict[Scheme, int] = dict.fromkeys(get_args(Scheme), 0)
+    any_span = False
     for tags in sentences:
-        before = "O"
-        for tag in tags:
-            if tag[1:2] == "-" and tag[2:] and tag[0] in "BIESLU":
-                letters.add(tag[0])
-                opened_by_inside |= tag[0] == "I" and before[2:] != tag[2:]
-            before = tag
-    if not letters:
+        any_span |= any(tag[1:2] == "-" and tag[2:] and tag[0] in "BIESLU" for tag in tags)
+        for scheme in malformed:
+            malformed[scheme] += not _fits(tags, scheme)
+    if not any_span:
         return None
-    if letters & {"E", "S"}:
-        return "BIOES"
-    if letters & {"L", "U"}:
-        return "BILOU"
-    return "IOB1" if opened_by_inside else "IOB2"
+    return min(malformed, key=malformed.__getitem__)
+
+
+def _fits(tags: Sequence[str], scheme: Scheme) -> bool:
+    try:
+        spans(tags, scheme)
+    except TagError:
+        return False
+    needless = (tag[0] == "B" and before[2:] != tag[2:] for before, tag in pairwise(("O", *tags)))
+    return scheme != "IOB1" or not any(needless)
 
 
 def _split(position: int, tag: str, scheme: Scheme) -> tuple[str, str]:

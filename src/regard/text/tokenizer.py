@@ -12,20 +12,30 @@ from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import tokenizers
 
 from regard.text.encoding import Encoding
 from regard.text.sampling import DropoutBPE
 from regard.text.specials import BYTES, ROLES, Role, SpecialIds, Specials, find_ids, guard, read_specials
-from regard.text.training import TokenizerConfig, train
+from regard.text.training import TokenizerConfig, each_text, train
 
 Template = Literal["none", "sentence", "cls"]
 """What is set around a text. none: nothing. sentence: `<sos> a <eos>`. cls: `[CLS] a [SEP]` and
 `[CLS] a [SEP] b [SEP]`, or what a loaded file has in its place (RoBERTa: `<s> a </s></s> b </s>`)."""
 
 FILE = "tokenizer.json"
+
+
+@runtime_checkable
+class _Array(Protocol):
+    """A row of numpy or torch, which this module does not import."""
+
+    def tolist(self) -> list[int]: ...
+
+
+Ids = Sequence[int] | _Array
 
 
 class Tokenizer:
@@ -89,8 +99,12 @@ class Tokenizer:
             ) from error
 
     def save(self, path: str | PathLike[str]) -> Path:
-        """Write everything into one file, or as `tokenizer.json` into a folder; returns the file."""
+        """Write everything into one file, or as `tokenizer.json` into a folder; returns the file.
+
+        A path that does not exist yet is taken for the file. Missing folders above it are made.
+        """
         file = _file(path)
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(self._json, encoding="utf-8")
         return file
 
@@ -157,9 +171,26 @@ class Tokenizer:
         encoding = self._trace(encoded, [spaced], gaps=len(gap))
         return self._framed(encoding) if template == "sentence" else encoding
 
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of many texts, without template, on all cores."""
-        return [encoded.ids for encoded in self._rust.encode_batch_fast(texts, add_special_tokens=False)]
+    def encode_batch(self, texts: Iterable[str], *, template: Template = "none") -> list[list[int]]:
+        """The ids of many texts, on all cores: as `encode` gives them, without where they come from."""
+        self._check_template(template)
+        encoded = self._rust.encode_batch_fast([*each_text(texts)], add_special_tokens=template == "cls")
+        if template == "sentence":
+            start, end = self.require("start"), self.require("end")
+            return [[start, *each.ids, end] for each in encoded]
+        return [each.ids for each in encoded]
+
+    def encode_pairs(
+        self, texts: Iterable[str], seconds: Iterable[str]
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        """The ids of many pairs, and their segments, on all cores: as `encode` gives them with the cls
+        template, the only one that takes pairs."""
+        self._check_template("cls")
+        firsts, others = [*each_text(texts)], [*each_text(seconds)]
+        if len(firsts) != len(others):
+            raise ValueError(f"{len(firsts)} texts and {len(others)} seconds make no pairs: give as many")
+        encoded = self._rust.encode_batch_fast([*zip(firsts, others, strict=True)])
+        return [each.ids for each in encoded], [each.type_ids for each in encoded]
 
     def sample(self, text: str, *, dropout: float, seed: int) -> list[int]:
         """The ids of one segmentation drawn by BPE-dropout: the same for the same seed. 0.1 is usual."""
@@ -170,7 +201,7 @@ class Tokenizer:
         split = [(clean, None)] if pre_tokenizer is None else pre_tokenizer.pre_tokenize_str(clean)
         return self._sampler.sample((word for word, _ in split), dropout, seed)
 
-    def unknown_rate(self, texts: Sequence[str]) -> float:
+    def unknown_rate(self, texts: Iterable[str]) -> float:
         """The share of tokens that are unknown: what the model will not see of these texts."""
         batch = self.encode_batch(texts)
         total = sum(map(len, batch))
@@ -180,17 +211,24 @@ class Tokenizer:
             else 0.0
         )
 
-    def decode(self, ids: Sequence[int], *, skip_specials: bool = True) -> str:
+    def decode(self, ids: Ids, *, skip_specials: bool = True) -> str:
         """The text of ids. What a round trip keeps depends on the kind:
 
         byte-bpe keeps everything; bpe and unigram too, with byte fallback, save that '▁' becomes a space;
         characters keeps what is known; wordpiece and words keep the words, with spaces as punctuation wants
         them. Normalisation, lower case and stripped accents are not undone.
         """
-        return self._rust.decode(ids, skip_special_tokens=skip_specials)
+        return self._rust.decode(self._checked(ids), skip_special_tokens=skip_specials)
 
-    def decode_batch(self, batch: Sequence[Sequence[int]], *, skip_specials: bool = True) -> list[str]:
-        return self._rust.decode_batch(batch, skip_special_tokens=skip_specials)
+    def decode_batch(self, batch: Iterable[Ids], *, skip_specials: bool = True) -> list[str]:
+        checked = [self._checked(ids) for ids in batch]
+        return self._rust.decode_batch(checked, skip_special_tokens=skip_specials)
+
+    def _checked(self, ids: Ids) -> list[int]:
+        listed = ids.tolist() if isinstance(ids, _Array) else list(ids)
+        for id in set(listed) - self._tokens.keys():
+            self.token(id)  # which raises
+        return listed
 
     @cached_property
     def _with_specials(self) -> tokenizers.Tokenizer:

@@ -9,7 +9,7 @@ frequency, then code point.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -73,11 +73,19 @@ class TokenizerConfig:
         return (*self.specials, *(BYTES if falls_back else ()))
 
 
+def each_text(texts: Iterable[str]) -> Iterator[str]:
+    """The texts, checked to be text."""
+    if isinstance(texts, str):
+        raise TypeError(f"{texts!r:.40} is one string, but many are taken: pass a list of lines")
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(
+                f"a {type(text).__name__} is no text: pass texts, as (line.text for line in read_lines(path))"
+            )
+        yield text
+
+
 def train(lines: Iterable[str], config: TokenizerConfig) -> tokenizers.Tokenizer:
-    if isinstance(lines, str):
-        raise TypeError(
-            "lines is one string, but training takes many: pass a list of lines, or an open text file"
-        )
     normalizer, pre_tokenizer, decoder = _pipeline(config)
     counts = _count(lines, normalizer, guard(pre_tokenizer, config.reserved))
     if not counts:
@@ -147,7 +155,7 @@ def _count(
     pre_tokenizer: pre_tokenizers.PreTokenizer | None,
 ) -> Counter[str]:
     counts: Counter[str] = Counter()
-    for line in lines:
+    for line in each_text(lines):
         clean = line if normalizer is None else normalizer.normalize_str(line)
         words = (
             [clean] if pre_tokenizer is None else [word for word, _ in pre_tokenizer.pre_tokenize_str(clean)]
