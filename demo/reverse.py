@@ -70,7 +70,7 @@ def corpus(count: int, seed: int) -> list[str]:
     """Made-up words: syllables of the list above, put together anew."""
     chance = random.Random(seed)
     pieces = [word[i : i + 3] for word in WORDS for i in range(0, len(word), 3)]
-    return ["".join(chance.choices(pieces, k=chance.randint(1, 3))) for _ in range(count)]
+    return ["".join(chance.choices(pieces, k=chance.randint(1, 4))) for _ in range(count)]
 
 
 def encode(tokenizer: Tokenizer, words: list[str]) -> list[np.ndarray]:

@@ -10,8 +10,12 @@ from regard.config import ConfigError, from_dict, read_toml, to_dict
 from regard.data.batches import BatchConfig
 from regard.models.decoder import DecoderConfig
 from regard.models.encoder import EncoderConfig
+from regard.models.heads import PoolConfig
 from regard.models.presets import DECODERS, ENCODERS, SEQ2SEQ
 from regard.models.seq2seq import Seq2SeqConfig
+from regard.nn.initialize import InitialConfig
+from regard.nn.layers import FeedForwardConfig, NormConfig
+from regard.nn.positions import PositionsConfig
 from regard.nn.recurrent import RecurrentConfig
 from regard.text.specials import Specials
 from regard.text.training import TokenizerConfig
@@ -233,3 +237,20 @@ def test_what_is_wrong_in_a_file_names_the_file(tmp_path: Path, content: bytes, 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     for path in (tmp_path / "none.toml", tmp_path):
         assert str(path) in complaint(lambda path=path: read_toml(Drawing, path))
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: NormConfig(place="befor"), "place='befor' is none of post, pre"),
+        (lambda: FeedForwardConfig(activation="gelu_tan"), "did you mean 'gelu_tanh'"),
+        (lambda: PositionsConfig(kind="rotery"), "did you mean 'rotary'"),
+        (lambda: RecurrentConfig(cell="rnn"), "cell='rnn' is none of lstm, gru"),
+        (lambda: InitialConfig(scheme="xaviar"), "did you mean 'xavier'"),
+        (lambda: PoolConfig(kind="cls"), "kind='cls' is none of first"),
+    ],
+)
+def test_a_closed_choice_is_checked_at_birth(make, message):
+    with pytest.raises(ConfigError, match=message):
+        make()

@@ -57,6 +57,26 @@ def to_dict(config: Any) -> dict[str, Any]:
     return plain
 
 
+def check_choices(config: Any) -> None:
+    """For a configuration's `__post_init__`: a closed choice must be one of its `Literal`s."""
+    for name, choices in _choices(type(config)).items():
+        value = getattr(config, name)
+        if value not in choices and value is not None:
+            listed = ", ".join(map(str, choices))
+            near = _suggestion(str(value), map(str, choices))
+            raise ConfigError(f"{name}={value!r} is none of {listed}{near}")
+
+
+def _choices(cls: type) -> dict[str, tuple[Any, ...]]:
+    """The fields that take nothing but literals, and which."""
+    found = {}
+    for name, hint in get_type_hints(cls).items():
+        parts = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+        if all(get_origin(part) is Literal or part is type(None) for part in parts):
+            found[name] = tuple(value for part in parts for value in get_args(part))
+    return found
+
+
 def read_toml(cls: type[Config], path: Path | str) -> Config:
     try:
         data = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))

@@ -158,3 +158,19 @@ def test_impossible_settings_are_refused(settings, message):
 def test_a_width_that_heads_do_not_divide_is_refused_with_the_remedy():
     with pytest.raises(ValueError, match=r"d_model=10 cannot be split over heads=4: choose a multiple of 4"):
         SelfAttention(10, AttentionConfig(heads=4))
+
+
+def test_a_layer_says_which_kernel_it_takes_and_why():
+    x = stream(LAYOUT)
+    assert self_attention().explain(x).kernel == "grouped"
+    biased = self_attention(bias=AlibiBias(4)).explain(x)
+    assert (biased.kernel, biased.why) == ("padded", "not grouped: the scores get a bias")
+    dropping = self_attention(dropout=0.2)
+    assert dropping.train().explain(x).kernel == "padded"
+    assert dropping.eval().explain(x).kernel == "grouped"
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_an_unknown_kernel_is_refused_at_birth_with_the_nearest_one():
+    with pytest.raises(ValueError, match=r"kernel='groupd' is none of .*; did you mean 'grouped'"):
+        AttentionConfig(kernel="groupd")

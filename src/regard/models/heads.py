@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.config import check_choices
 from regard.layout import Layout
 from regard.nn import Stream
 from regard.nn.embedding import VocabularyHead
@@ -35,6 +36,9 @@ class PoolConfig:
     """What an attention pool asks with."""
     dense: bool = False
     """tanh(W x + b) after it, as BERT's pooler has."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
 
 
 class Pool(nn.Module):

@@ -15,6 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from regard.config import check_choices
 from regard.nn.embedding import Embedding, VocabularyHead
 from regard.nn.layers import FeedForward
 from regard.nn.multihead import CrossAttention, SelfAttention
@@ -33,6 +34,7 @@ class InitialConfig:
     """Divide the matrices that write to the residual stream by sqrt(their number), as GPT-2 does."""
 
     def __post_init__(self) -> None:
+        check_choices(self)
         if self.std <= 0:
             raise ValueError(f"initial.std={self.std} must be greater than 0")
 

@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.config import check_choices
 from regard.layout import Layout
 from regard.nn import Stream
 from regard.nn.masks import Mask
@@ -38,6 +39,7 @@ class NormConfig:
     """Added to the variance."""
 
     def __post_init__(self) -> None:
+        check_choices(self)
         if self.eps <= 0:
             raise ValueError(f"norm.eps={self.eps} must be greater than 0")
 
@@ -62,6 +64,7 @@ class FeedForwardConfig:
     """Share of the inner elements dropped in training; the paper drops none there."""
 
     def __post_init__(self) -> None:
+        check_choices(self)
         if self.d_ff is not None and self.d_ff < 1:
             raise ValueError(f"feed_forward.d_ff={self.d_ff} must be at least 1")
         if not 0 <= self.dropout < 1:

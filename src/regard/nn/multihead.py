@@ -15,10 +15,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.config import check_choices
 from regard.layout import Layout
 from regard.nn import Stream
 from regard.nn.attention import dot_scores, weigh
-from regard.nn.kernels import Kernel, attend_cached, attend_packed
+from regard.nn.kernels import Choice, Kernel, attend_cached, attend_packed, choose_kernel
 from regard.nn.masks import FULL, Mask
 from regard.nn.positions import AlibiBias, RelativeBias, RotaryPositions
 from regard.nn.state import SelfCache
@@ -47,6 +48,7 @@ class AttentionConfig:
     """Which kernel computes it; auto takes the fastest that can."""
 
     def __post_init__(self) -> None:
+        check_choices(self)
         for name in ("heads", "kv_heads", "d_head", "d_value"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -151,6 +153,19 @@ class SelfAttention(_Heads):
             bias=self.bias,
         )
         return self.merge(heads)
+
+    def explain(self, x: Stream, mask: Mask = FULL) -> Choice:
+        """Which kernel such an input gets, and why."""
+        return choose_kernel(
+            device=x.device.type,
+            dtype=x.dtype,
+            d_head=self.d_head,
+            d_value=self.d_value,
+            mask=mask,
+            biased=self.bias is not None,
+            dropout=self.active_dropout,
+            wanted=self.kernel,
+        )
 
     def queries_keys_values(
         self, x: Stream, positions: Int[Tensor, "tokens"], longest: int

@@ -26,6 +26,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.config import check_choices
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PositionsConfig:
@@ -41,6 +43,7 @@ class PositionsConfig:
     """Relative: distances from here on share one bucket."""
 
     def __post_init__(self) -> None:
+        check_choices(self)
         if self.base <= 1:
             raise ValueError(f"positions.base={self.base} must be greater than 1: 10000 is the usual value")
         if self.longest < 1:

@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from regard.config import check_choices
 from regard.layout import Layout
 from regard.nn import Stream
 from regard.nn.pooling import ScoredAttention, pool_ends, pool_last
@@ -40,6 +41,7 @@ class RecurrentConfig:
     """Share of each layer's output dropped in training, but for the last."""
 
     def __post_init__(self) -> None:
+        check_choices(self)
         if self.layers < 1:
             raise ValueError(f"layers={self.layers} must be at least 1")
         if not 0 <= self.dropout < 1:
