@@ -86,7 +86,7 @@ def test_translators_learn(task, family):
         labels, _ = join(ended(targets))
         return F.cross_entropy(model.decoder.head(model(source, sources, inputs, layout)), labels)
 
-    train(model, loss, steps=300, rate=5e-3)
+    train(model, loss, steps=500, rate=5e-3)
     batch = sentences(100)
     state = model.start(*join(ended(batch)))
     with torch.no_grad():
@@ -110,7 +110,7 @@ def test_language_models_learn(task, family):
         predicted = torch.cat([torch.arange(len(s) * 2 + 1) >= len(s) for s in batch])
         return F.cross_entropy(model.head(model(ids, layout)[predicted]), labels[predicted])
 
-    train(model, loss, steps=600, rate=5e-3)
+    train(model, loss, steps=900, rate=5e-3)
     batch = [sentence[:short] for sentence in sentences(100)]
     prompts, layout = join([F.pad(sentence, (0, 1), value=START) for sentence in batch])
     state = model.start(rows=100)

@@ -196,7 +196,7 @@ def _scan_rows(table: Rows, columns: list[Column]) -> Iterator[Row | DataError]:
         table = Table(path=table)
     if isinstance(table, Mapping):
         splits = ", ".join(map(repr, table))
-        raise TypeError(f"a {type(table).__name__} of {splits} is no table: name a split, as in data['dev']")
+        raise TypeError(f"a {type(table).__name__} of {splits} is no table: name a split of it")
     if not isinstance(table, Table):
         return scan_mappings(table, columns)
     match table.resolve_format():
