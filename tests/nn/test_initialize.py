@@ -30,6 +30,12 @@ def test_scaled_embeddings_start_so_that_the_stream_has_size_one():
     assert abs(float(weight.detach().std()) * math.sqrt(128) - 1) < 0.05
 
 
+def test_learned_positions_start_in_proportion_to_scaled_tokens():
+    config = EncoderConfig(vocabulary=10, positions=PositionsConfig(kind="learned"))
+    table = Encoder(config).embedding.positions.table.weight.detach()
+    assert abs(float(table.std()) - 0.02 * math.sqrt(512)) < 0.01
+
+
 def test_bert_starts_normal_with_norms_as_the_identity():
     model = Encoder(ENCODERS["tiny"](2000))
     assert abs(float(model.embedding.tokens.weight.detach().std()) - 0.02) < 1e-3

@@ -2,7 +2,7 @@
 
     equation  `regard.nn.attention.attend`, one sequence after the other
     varlen    the variable-length flash kernel of PyTorch: CUDA, half precision, no weights ever in memory
-    grouped   the flash kernel for the CPU, once per run of sequences of equal length (regard.nn.grouped)
+    grouped   the flash kernel for the CPU, once for each group of like lengths (regard.nn.grouped)
     padded    one `scaled_dot_product_attention` over a padded grid: any device, bias, mask and dropout
 
 All four give the values of the equation; tests/nn/test_kernels.py holds them equal. `choose_kernel` is the
