@@ -13,7 +13,7 @@ $(ready): pyproject.toml constraints.txt
 	touch $@
 
 demo: setup
-	$(BIN)/python demo/reverse.py
+	$(BIN)/python demo/translate.py $(AGAIN)
 
 test: check
 	$(BIN)/python -m pytest

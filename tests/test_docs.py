@@ -1,10 +1,13 @@
 """The README's and the docs' commands run, and do what the text says."""
 
 import gzip
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
+from regard.text.phrasebook import phrases
 from tests.conftest import ROOT
 
 
@@ -15,12 +18,13 @@ def blocks(page: str, language: str) -> list[str]:
 def test_the_code_in_the_readme_runs(tmp_path, monkeypatch):
     """All blocks in order, as a reader would type them; the files they name hold text with two faults."""
     monkeypatch.chdir(tmp_path)
-    words = b"one two three four five six seven eight nine ten " * 3
-    lines = [words + str(number).encode() for number in range(1200)]
-    broken = [b"\xff\xfe broken" if number in (16, 1040) else line for number, line in enumerate(lines)]
-    for name, content in (("train.en.gz", lines), ("train.de.gz", broken)):
+    pairs = phrases("train", 1200)
+    for name, side in (("train.en.gz", "source"), ("train.de.gz", "target")):
+        lines = [getattr(pair, side).encode() for pair in pairs]
+        if side == "target":
+            lines[16] = lines[1040] = b"\xff\xfe broken"
         with gzip.open(name, "wb") as file:
-            file.write(b"\n".join(content) + b"\n")
+            file.write(b"\n".join(lines) + b"\n")
     shown: list[str] = []
     names: dict[str, object] = {"print": lambda *values: shown.append(" ".join(map(str, values)))}
     for code in blocks("README.md", "python"):
@@ -46,9 +50,57 @@ def test_the_readme_names_only_targets_that_the_makefile_has():
             assert re.search(rf"^{target}:", makefile, re.MULTILINE)
 
 
-def test_the_demo_runs_and_takes_a_users_words():
-    command = [sys.executable, "demo/reverse.py", "--steps", "3", "hello"]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-    assert "hello -> " in run.stdout
-    assert "what it looks at while it writes hello backwards" in run.stdout
+def prepare(folder: Path, lines: int) -> dict[str, str]:
+    """Text by the names that the README uses, and a `regard` that trains briefly; the environment for it."""
+    for name, split, count in (("mine", "train", lines), ("test", "test", 20)):
+        pairs = phrases(split, count)
+        (folder / f"{name}.en").write_text("".join(f"{pair.source}\n" for pair in pairs), encoding="utf-8")
+        (folder / f"{name}.de").write_text("".join(f"{pair.target}\n" for pair in pairs), encoding="utf-8")
+    (folder / "letter.en").write_text("The dog sleeps.\n\nWhere is the cat?\n", encoding="utf-8")
+    tools = folder / "bin"
+    tools.mkdir()
+    quick = "train.steps=4 train.validate_every=4 valid.sentences=4 model.d_model=32"
+    script = f'case $1 in train) set -- "$@" {quick};; esac\nexec {sys.executable} -m regard "$@"\n'
+    (tools / "regard").write_text(f"#!/bin/sh\n{script}", encoding="utf-8")
+    (tools / "regard").chmod(0o755)
+    threads = {"OMP_NUM_THREADS": "1"}
+    return {**os.environ, **threads, "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
+
+
+def own_text() -> str:
+    return next(block for block in blocks("README.md", "sh") if "mine.toml" in block)
+
+
+def test_the_commands_for_ones_own_text_lead_to_a_translator(tmp_path):
+    environment = prepare(tmp_path, 1500)
+    command = ["sh", "-e", "-c", own_text()]
+    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "Verdict: fit for training" in run.stdout
+    assert "parameters; 4 steps" in run.stdout  # the dry run
+    assert len((tmp_path / "letter.de").read_text(encoding="utf-8").splitlines()) == 3
+    assert "BLEU" in run.stdout
+    assert (tmp_path / "runs/mine/curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_demo_runs_and_takes_a_users_settings(tmp_path):
+    settings = [
+        "train.steps=4",
+        "train.validate_every=4",
+        "valid.sentences=4",
+        "model.d_model=16",
+        "decode.beam=1",
+    ]
+    command = [sys.executable, "demo/translate.py", "--folder", str(tmp_path), *settings]
+    run = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    for command_line in ("$ regard check", "$ regard train", "$ regard evaluate", "$ regard align"):
+        assert command_line in run.stdout
+    assert "Now with your own text" in run.stdout

@@ -1,6 +1,9 @@
 """The command line: argv becomes one call. No logic lives here; help is printed without importing torch."""
 
-from typing import Annotated
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -11,6 +14,7 @@ app = typer.Typer(
     help="The Transformer, whole: from raw text to a trained model.",
     no_args_is_help=True,
     add_completion=False,
+    pretty_exceptions_enable=False,
 )
 
 
@@ -30,5 +34,225 @@ def root(
     """The Transformer, whole: from raw text to a trained model."""
 
 
+Settings = Annotated[
+    list[str] | None, typer.Argument(help="Values on top of the recipe: model.layers=4 data.root=DIR")
+]
+Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
+Beam = Annotated[int | None, typer.Option("--beam", help="Hypotheses followed side by side; 1 is greedy.")]
+Penalty = Annotated[
+    float | None, typer.Option("--length-penalty", help="Above the model's own, longer ones win.")
+]
+To = Annotated[str | None, typer.Option("--to", help="Target language of a model that writes several.")]
+
+
+@app.command()
+def check(
+    recipe: Annotated[str | None, typer.Argument(help="A recipe whose text is looked at.")] = None,
+    settings: Settings = None,
+    pairs: Annotated[
+        tuple[Path, Path] | None, typer.Option("--pairs", help="Two files instead of a recipe.")
+    ] = None,
+    examples: Annotated[int, typer.Option("--examples", help="Shown for each finding.")] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Is this text fit to train on? Exits with 1 if not."""
+    import json
+
+    from rich.console import Console
+
+    from regard.tasks import commands
+
+    console = Console(quiet=as_json)
+    report = commands.check(recipe, settings or [], pairs, examples=examples, console=console)
+    if as_json:
+        typer.echo(json.dumps(report.to_dict(), ensure_ascii=False, indent=1))
+    raise typer.Exit(0 if report.ok else 1)
+
+
+@app.command()
+def train(
+    recipe: Annotated[str | None, typer.Argument(help="A TOML file; not needed with --resume.")] = None,
+    settings: Settings = None,
+    out: Annotated[Path, typer.Option("--out", help="The folder that becomes the model.")] = Path(
+        "runs/model"
+    ),
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where the run in --out stopped.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model in --out.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the whole recipe and the expected time; train nothing.")
+    ] = False,
+    no_check: Annotated[bool, typer.Option("--no-check", help="Do not look at the text first.")] = False,
+    seed: Annotated[int | None, typer.Option("--seed", help="The same as train.seed=N.")] = None,
+    device: Device = "auto",
+) -> None:
+    """Train a model as a recipe says."""
+    from regard.tasks import run
+
+    values = [*(settings or []), *([] if seed is None else [f"train.seed={seed}"])]
+    if recipe is not None and "=" in recipe:  # with --resume, the first value may stand in the recipe's place
+        values.insert(0, recipe)
+        recipe = None
+    if dry_run:
+        run.rehearse(recipe, *values, device=device)
+        return
+    outcome = run.train(
+        recipe, *values, out=out, resume=resume, overwrite=overwrite, check=not no_check, device=device
+    )
+    if outcome.stopped is not None:
+        typer.echo(f"stopped at step {outcome.step}; go on with: regard train --resume --out {out}", err=True)
+        raise typer.Exit(128 + outcome.stopped)
+    typer.echo(f"trained in {outcome.seconds:.0f} s; the model is in {out}")
+
+
+@app.command()
+def translate(
+    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    file: Annotated[str, typer.Argument(help="Text, one sentence a line; - for what comes in.")] = "-",
+    n_best: Annotated[
+        int, typer.Option("--n-best", help="Translations for each line: i ||| text ||| score")
+    ] = 1,
+    scores: Annotated[bool, typer.Option("--scores", help="The log-probability before each line.")] = False,
+    align: Annotated[
+        bool, typer.Option("--align", help="Which word came from which: text ||| 0-0 1-2")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One object a line.")] = False,
+    to: To = None,
+    too_long: Annotated[
+        Literal["split", "warn", "error"],
+        typer.Option("--too-long", help="Lines past the model's length: split by sentence, warn, error."),
+    ] = "split",
+    beam: Beam = None,
+    length_penalty: Penalty = None,
+    method: Annotated[
+        Literal["beam", "greedy", "sample"] | None, typer.Option("--method", help="How to search.")
+    ] = None,
+    no_repeat: Annotated[
+        int | None, typer.Option("--no-repeat", help="No sequence of so many tokens twice.")
+    ] = None,
+    maximum: Annotated[int | None, typer.Option("--maximum", help="Most tokens of a translation.")] = None,
+    suppress: Annotated[list[str] | None, typer.Option("--suppress", help="A word that never comes.")] = None,
+    temperature: Annotated[float | None, typer.Option("--temperature", help="Of sampling.")] = None,
+    top_k: Annotated[int | None, typer.Option("--top-k", help="Sample from so many tokens.")] = None,
+    top_p: Annotated[float | None, typer.Option("--top-p", help="Sample from so much probability.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Of sampling.")] = None,
+    device: Device = "auto",
+) -> None:
+    """Translate a file, or what comes in, line by line."""
+    from regard.tasks import commands
+
+    commands.translate(
+        model,
+        file,
+        out=sys.stdout,
+        device=device,
+        to=to,
+        n_best=n_best,
+        scores=scores,
+        align=align,
+        as_json=as_json,
+        too_long=too_long,
+        suppressed=suppress or [],
+        decoding={
+            "method": method,
+            "beam": beam,
+            "length_penalty": length_penalty,
+            "no_repeat": no_repeat,
+            "maximum": maximum,
+            "temperature": temperature,
+            "top_k": top_k,
+            "top_p": top_p,
+            "seed": seed,
+        },
+    )
+
+
+@app.command()
+def align(
+    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    source: Annotated[str, typer.Argument(help="A sentence.")],
+    target: Annotated[str | None, typer.Argument(help="Its translation; unless given, the model's.")] = None,
+    to: To = None,
+    device: Device = "auto",
+) -> None:
+    """Draw which word of a translation comes from which word of the source."""
+    from rich.console import Console
+
+    from regard.tasks import commands
+
+    commands.align(model, source, target, to=to, device=device, console=Console())
+
+
+@app.command()
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="A model folder, or a file of translations.")],
+    source: Annotated[Path, typer.Option("--source", help="What is translated.")],
+    reference: Annotated[list[Path], typer.Option("--reference", help="How it should be; may be repeated.")],
+    against: Annotated[
+        Path | None, typer.Option("--against", help="Another model, or file: is the first one better?")
+    ] = None,
+    to: To = None,
+    beam: Beam = None,
+    length_penalty: Penalty = None,
+    lowercase: Annotated[
+        bool, typer.Option("--lowercase", help="Upper and lower case are the same.")
+    ] = False,
+    tokenize: Annotated[
+        str | None,
+        typer.Option("--tokenize", help="sacrebleu's tokenizer for BLEU: 13a, intl, zh, char, ..."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    device: Device = "auto",
+) -> None:
+    """BLEU, chrF and TER, with signatures; and whether one model is better than another."""
+    import json
+
+    from rich.console import Console
+
+    from regard.tasks import commands
+
+    found = commands.evaluate(
+        model,
+        source,
+        reference,
+        against=against,
+        to=to,
+        lowercase=lowercase,
+        tokenize=tokenize,
+        decoding={"beam": beam, "length_penalty": length_penalty},
+        device=device,
+        console=Console(quiet=as_json),
+    )
+    if as_json:
+        typer.echo(json.dumps(found, ensure_ascii=False, indent=1))
+
+
+@app.command()
+def phrasebook(
+    folder: Annotated[Path, typer.Argument(help="Where the files go.")],
+    train: Annotated[int, typer.Option("--train", help="Sentences to learn from.")] = 60_000,
+    valid: Annotated[int, typer.Option("--valid", help="Sentences to validate on.")] = 500,
+    test: Annotated[
+        int, typer.Option("--test", help="Sentences with combinations never learned from.")
+    ] = 1000,
+    seed: Annotated[int, typer.Option("--seed", help="Another seed draws other sentences.")] = 0,
+) -> None:
+    """Write the built-in English-German corpus."""
+    from regard.text.phrasebook import write
+
+    for path in write(folder, train=train, valid=valid, test=test, seed=seed):
+        typer.echo(path)
+
+
 def main() -> None:
-    app()
+    try:
+        app()
+    except (ValueError, OSError, RuntimeError) as error:
+        if os.environ.get("REGARD_TRACEBACK") or not _is_told(error):
+            raise
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(1)
+
+
+def _is_told(error: Any) -> bool:
+    """Whether the message is meant for the user: an error of ours, or a value that was refused."""
+    return isinstance(error, ValueError | OSError) or type(error).__module__.startswith("regard.")

@@ -1,10 +1,11 @@
-"""Plain data (TOML, JSON) to frozen dataclasses and back, strictly.
+"""Plain data (TOML, JSON, the command line) to frozen dataclasses and back, strictly.
 
 An unknown key, a wrong type or an impossible value is an error that names the key and, where one is near, the
 key or choice that was probably meant. The dataclasses themselves live beside what they configure.
 """
 
 import difflib
+import json
 import tomllib
 import types
 from collections.abc import Iterable, Mapping
@@ -78,14 +79,80 @@ def _choices(cls: type) -> dict[str, tuple[Any, ...]]:
 
 
 def read_toml(cls: type[Config], path: Path | str) -> Config:
-    try:
-        data = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError) as error:  # a TOML or UTF-8 error is a ValueError, and says where
-        raise ConfigError(f"{path}: {error}") from error
+    data = read_table(path)
     try:
         return from_dict(cls, data)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
+
+
+def read_table(path: Path | str) -> dict[str, Any]:
+    """The plain data of a TOML file."""
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from error
+    except ValueError as error:  # a TOML or UTF-8 error is a ValueError, and says where
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def override(data: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
+    """The data with settings like `model.layers=4` put in. A value is read as TOML; what is no TOML is text,
+    so quotes can be left out: `data.root=/corpora`."""
+    merged = dict(data)
+    for setting in settings:
+        path, sign, text = setting.partition("=")
+        keys = path.strip().split(".")
+        if not sign or not all(keys):
+            raise ConfigError(f"{setting!r} sets nothing: write it as key=value, like model.layers=4")
+        merged = _put(merged, keys, _toml_value(text.strip()), path)
+    return merged
+
+
+def _put(table: Mapping[str, Any], keys: list[str], value: Any, path: str) -> dict[str, Any]:
+    first, *rest = keys
+    if not rest:
+        return {**table, first: value}
+    inner = table.get(first, {})
+    if not isinstance(inner, Mapping):
+        raise ConfigError(f"{path!r} cannot be set: {first}={inner!r} is no table")
+    return {**table, first: _put(inner, rest, value, path)}
+
+
+def _toml_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except ValueError:
+        return text
+
+
+def write_toml(data: Mapping[str, Any], where: str = "") -> str:
+    """Plain data as TOML: the values of a table first, then its tables."""
+    for key, value in data.items():
+        if value is None:
+            raise ConfigError(
+                f"{f'{where}.{key}' if where else key} is None, which TOML cannot say: give it a value"
+            )
+    lines = [f"{key} = {_as_toml(value)}" for key, value in data.items() if not isinstance(value, Mapping)]
+    text = "".join(f"{line}\n" for line in lines)
+    for key, value in data.items():
+        if isinstance(value, Mapping):
+            path = f"{where}.{key}" if where else key
+            text += f"\n[{path}]\n{write_toml(value, path)}"
+    return text
+
+
+def _as_toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, Mapping):
+        inner = ", ".join(f"{key} = {_as_toml(item)}" for key, item in value.items())
+        return f"{{ {inner} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_as_toml, value))}]"
+    return repr(value)
 
 
 def _value(hint: Any, value: Any, path: str) -> Any:
@@ -110,6 +177,10 @@ def _value(hint: Any, value: Any, path: str) -> Any:
         return tuple(_value(hint, item, f"{path}[{index}]") for index, (hint, item) in enumerate(items))
     if is_dataclass(hint):
         return from_dict(hint, value, path)  # type: ignore[arg-type]
+    if origin is dict:
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{path}={value!r} should be a table with keys")
+        return dict(value)
     if hint is float and type(value) is int:
         return float(value)
     if type(value) is not hint:  # bool is an int to isinstance

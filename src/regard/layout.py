@@ -79,6 +79,30 @@ class Layout:
             host_offsets=self.host_offsets,
         )
 
+    def twice(self) -> "Layout":
+        """All sequences, and then all of them again."""
+
+        def doubled(offsets: Tensor) -> Tensor:
+            return torch.cat([offsets, offsets[1:] + offsets[-1]])
+
+        offsets = doubled(self.offsets)
+        on_host = self.host_offsets is self.offsets
+        return Layout(
+            offsets=offsets,
+            positions=self.positions.repeat(2),
+            longest=self.longest,
+            host_offsets=offsets if on_host else doubled(self.host_offsets),
+        )
+
+    def pin(self) -> "Layout":
+        """The same in memory that a GPU can copy from by itself, while the host goes on."""
+        return Layout(
+            offsets=self.offsets.pin_memory(),
+            positions=self.positions.pin_memory(),
+            longest=self.longest,
+            host_offsets=self.host_offsets,
+        )
+
     @property
     def tokens(self) -> int:
         return self.positions.shape[0]

@@ -6,7 +6,7 @@ packed = [pack([store["source"][i] for i in batch]) for batch in plan.batches(ep
 """
 
 from regard.data.batches import BatchConfig, Plan, prefetch
-from regard.data.packing import Packed, Shape, pack
+from regard.data.packing import Packed, Shape, pack, pack_flat, spread
 from regard.data.store import Column, Store, StoreError, fingerprint, id_type, open_or_build
 
 __all__ = [
@@ -21,5 +21,7 @@ __all__ = [
     "id_type",
     "open_or_build",
     "pack",
+    "pack_flat",
     "prefetch",
+    "spread",
 ]

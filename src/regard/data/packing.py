@@ -55,17 +55,30 @@ class Packed:
             sequences=self.sequences,
         )
 
+    def pin(self) -> "Packed":
+        """The same in memory that a GPU can copy from by itself, while the host goes on."""
+        return Packed(self.ids.pin_memory(), self.layout.pin(), self.tokens, self.sequences)
+
 
 def pack(sequences: Sequence[np.ndarray | Sequence[int]], shape: Shape | None = None) -> Packed:
     """Lay the sequences end to end, in the order given; filler is id 0 and belongs to no real sequence."""
     parts = [_flat(sequence) for sequence in sequences]
-    lengths = [len(part) for part in parts]
-    tokens = sum(lengths)
-    ids = torch.zeros(tokens if shape is None else max(shape.slots, tokens), dtype=torch.int64)
-    if parts:
-        np.concatenate(parts, out=ids.numpy()[:tokens])
+    flat = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+    return pack_flat(flat, [len(part) for part in parts], shape)
+
+
+def pack_flat(flat: np.ndarray, lengths: Sequence[int], shape: Shape | None = None) -> Packed:
+    """The same for sequences that already lie end to end."""
+    tokens = len(flat)
     layout = Layout.of(lengths) if shape is None else Layout.of(filled(lengths, shape), shape.longest)
-    return Packed(ids=ids, layout=layout, tokens=tokens, sequences=len(parts))
+    return Packed(ids=spread(flat, layout.tokens), layout=layout, tokens=tokens, sequences=len(lengths))
+
+
+def spread(flat: np.ndarray, slots: int, filler: int = 0) -> Int[Tensor, "slots"]:
+    """Ids as a tensor of so many slots."""
+    ids = torch.full((slots,), filler, dtype=torch.int64)
+    ids.numpy()[: len(flat)] = flat
+    return ids
 
 
 def _flat(sequence: np.ndarray | Sequence[int]) -> np.ndarray:

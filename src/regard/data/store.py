@@ -61,6 +61,16 @@ class Column:
     def lengths(self) -> npt.NDArray[np.int64]:
         return np.diff(self.offsets)
 
+    def gather(
+        self, rows: npt.NDArray[np.int64], *, skip_first: int = 0, skip_last: int = 0
+    ) -> npt.NDArray[Any]:
+        """The sequences of these rows end to end, each without so many values at its ends."""
+        starts = self.offsets[rows] + skip_first
+        lengths = np.maximum(self.offsets[rows + 1] - skip_last - starts, 0)
+        ends = lengths.cumsum()
+        places = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)
+        return self.values[places]
+
 
 class Store:
     """An open store: columns by name, all with the same number of sequences."""
@@ -198,20 +208,22 @@ class _Writer:
         self.sequences = self.values = self.held_values = 0
 
     def add(self, given: npt.ArrayLike, row: int) -> None:
-        where = f"row {row}: column {self.name!r} of type {self.dtype}"
         try:
             values = np.atleast_1d(np.asarray(given))
         except ValueError as error:
+            where = self._where(row)
             raise StoreError(
                 f"{where} takes a number or a flat sequence, not {reprlib.repr(given)}"
             ) from error
         if values.ndim != 1 or values.dtype.kind not in "biuf":
+            where = self._where(row)
             raise StoreError(f"{where} takes a number or a flat sequence of them, not {reprlib.repr(given)}")
         with np.errstate(invalid="ignore", over="ignore"):
             stored = values.astype(self.dtype)
         exact = self.dtype.kind in "biu"
         lost = stored != values if exact else np.isinf(stored) & ~np.isinf(values)
         if lost.any():
+            where = self._where(row)
             raise StoreError(f"{where} cannot hold {values[lost][0]}: choose a larger type, or mend the row")
         self.held.append(stored)
         self.sequences += 1
@@ -220,6 +232,9 @@ class _Writer:
         self.offsets.append(self.values)
         if self.held_values >= FLUSH or len(self.offsets) >= FLUSH:
             self.flush()
+
+    def _where(self, row: int) -> str:
+        return f"row {row}: column {self.name!r} of type {self.dtype}"
 
     def flush(self) -> None:
         if self.held:

@@ -3,8 +3,10 @@
                  layers  d_model  heads  d_ff   from
     translators
       tiny          2      128      4     512   a laptop, in a minute
+      small         4      256      4    1024   some ten thousand sentences
       base          6      512      8    2048   Vaswani et al. 2017, table 3
       big           6     1024     16    4096   the same
+      recurrent     2      512                  Luong et al. 2015, with additive attention
     encoders
       tiny          2      128      2     512   Turc et al. 2019
       mini          4      256      4    1024   the same
@@ -14,12 +16,13 @@
       tiny          2      128      4     512   a laptop, in a minute
       gpt2         12      768     12    3072   Radford et al. 2019, the small one
 
-Dropout is the papers', but for the attention weights: BERT and GPT-2 drop 10 % of them, which the fused
-kernels cannot; set attention.dropout for it.
-"""
+small is pre-norm: it trains at a high rate with little warm-up. Otherwise dropout is the papers', but for
+the attention weights: BERT and GPT-2 drop 10 % of them, which the fused kernels cannot; set
+attention.dropout for it."""
 
 from collections.abc import Callable
 
+from regard.config import from_dict, to_dict
 from regard.models.decoder import DecoderConfig
 from regard.models.encoder import EncoderConfig
 from regard.models.seq2seq import Seq2SeqConfig
@@ -28,6 +31,7 @@ from regard.nn.initialize import InitialConfig
 from regard.nn.layers import FeedForwardConfig, NormConfig
 from regard.nn.multihead import AttentionConfig
 from regard.nn.positions import PositionsConfig
+from regard.nn.recurrent import RecurrentConfig
 from regard.nn.stacks import TransformerConfig
 
 
@@ -85,10 +89,34 @@ def gpt(
     )
 
 
+def recurrent(vocabulary: int, *, layers: int, d_model: int, dropout: float) -> Seq2SeqConfig:
+    """Before the Transformer: an LSTM that reads both ways, and one that writes and looks at it."""
+    body = RecurrentConfig(layers=layers, dropout=dropout)
+    none = PositionsConfig(kind="none")
+    embedding = EmbeddingConfig(dropout=dropout)
+    return Seq2SeqConfig(
+        encoder=EncoderConfig(
+            vocabulary=vocabulary, d_model=d_model, embedding=embedding, positions=none, body=body
+        ),
+        decoder=DecoderConfig(
+            vocabulary=vocabulary, d_model=d_model, embedding=embedding, positions=none, body=body
+        ),
+    )
+
+
+def _pre_norm(config: Seq2SeqConfig) -> Seq2SeqConfig:
+    plain = to_dict(config)
+    for side in ("encoder", "decoder"):
+        plain[side]["body"]["norm"]["place"] = "pre"
+    return from_dict(Seq2SeqConfig, plain)
+
+
 SEQ2SEQ: dict[str, Callable[[int], Seq2SeqConfig]] = {
     "tiny": lambda v: translator(v, layers=2, d_model=128, heads=4, d_ff=512, dropout=0.1),
+    "small": lambda v: _pre_norm(translator(v, layers=4, d_model=256, heads=4, d_ff=1024, dropout=0.2)),
     "base": lambda v: translator(v, layers=6, d_model=512, heads=8, d_ff=2048, dropout=0.1),
     "big": lambda v: translator(v, layers=6, d_model=1024, heads=16, d_ff=4096, dropout=0.3),
+    "recurrent": lambda v: recurrent(v, layers=2, d_model=512, dropout=0.3),
 }
 """Translators by name, for a size of vocabulary."""
 

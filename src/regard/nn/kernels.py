@@ -16,8 +16,9 @@ from typing import Any, Literal, cast
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.varlen import varlen_attn
 
 from regard.layout import Layout
@@ -214,12 +215,12 @@ def _padded(
         corner = bias[:, : query_layout.longest, : key_layout.longest]
         shown = torch.where(shown, corner, torch.tensor(-torch.inf, dtype=bias.dtype, device=device))
         shown = shown.to(queries.dtype)
-    grid = F.scaled_dot_product_attention(
+    grid = _attend_grid(
         query_layout.to_grid(queries).transpose(1, 2),
         key_layout.to_grid(keys.repeat_interleave(share, dim=1)).transpose(1, 2),
         key_layout.to_grid(values.repeat_interleave(share, dim=1)).transpose(1, 2),
-        attn_mask=shown,
-        dropout_p=dropout,
+        shown,
+        dropout=dropout,
         scale=scale,
     )
     return query_layout.from_grid(grid.transpose(1, 2).masked_fill(blind.unsqueeze(-1), 0.0))
@@ -252,4 +253,30 @@ def attend_cached(
             shown = biases.transpose(0, 1).unflatten(1, (kv_heads, -1))
     # The queries that share a key head are a query axis to the kernel: the cache is never repeated.
     grid = queries.to(keys.dtype).unflatten(1, (kv_heads, -1))
-    return F.scaled_dot_product_attention(grid, keys, values, attn_mask=shown).flatten(1, 2).to(queries.dtype)
+    return _attend_grid(grid, keys, values, shown).flatten(1, 2).to(queries.dtype)
+
+
+_NO_PLANS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+
+
+def _attend_grid(
+    queries: Float[Tensor, "rows heads query d_head"],
+    keys: Float[Tensor, "rows heads key d_head"],
+    values: Float[Tensor, "rows heads key d_value"],
+    shown: Shaped[Tensor, "..."] | None,
+    *,
+    dropout: float = 0.0,
+    scale: float | None = None,
+) -> Float[Tensor, "rows heads query d_value"]:
+    """PyTorch's own choice of kernels, but for cuDNN's: that one makes a plan for every new size, which
+    takes far longer than the attention, and here sizes change from step to step."""
+
+    def attend_all() -> Tensor:
+        return F.scaled_dot_product_attention(
+            queries, keys, values, attn_mask=shown, dropout_p=dropout, scale=scale
+        )
+
+    if not queries.is_cuda:
+        return attend_all()
+    with sdpa_kernel(_NO_PLANS):
+        return attend_all()

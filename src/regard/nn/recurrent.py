@@ -38,7 +38,7 @@ class RecurrentConfig:
     attention: Literal["none", "additive", "dot", "scaled"] = "additive"
     """Decoders: the score by which each step looks at the encoder's states."""
     dropout: float = 0.2
-    """Share of each layer's output dropped in training, but for the last."""
+    """Share of each layer's output dropped in training, and of what the decoder says at last."""
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -97,6 +97,7 @@ def _run(
     """All tokens through the recurrent layers; the state after each, and each sequence's last hidden (and
     cell) state. Sequences start from `hidden` and `cell`, or from zeros; an empty one stays where it
     starts."""
+    x = x.to(_kind(cells))
     directions = 2 if cells.bidirectional else 1
     shape = (cells.num_layers * directions, layout.sequences, cells.hidden_size)
     hidden = x.new_zeros(shape) if hidden is None else hidden
@@ -106,12 +107,22 @@ def _run(
     order = _TimeOrder.of(layout)
     steps = PackedSequence(x.index_select(0, order.tokens), order.counts)
     start = hidden.index_select(1, order.sequences)
-    if cell is None:
-        output, last = cells(steps, start)
-    else:
-        output, (last, last_cell) = cells(steps, (start, cell.index_select(1, order.sequences)))
-        cell = cell.index_copy(1, order.sequences, last_cell)
+    with _full_precision(x):
+        if cell is None:
+            output, last = cells(steps, start)
+        else:
+            output, (last, last_cell) = cells(steps, (start, cell.index_select(1, order.sequences)))
+            cell = cell.index_copy(1, order.sequences, last_cell)
     return output.data.index_select(0, order.back), hidden.index_copy(1, order.sequences, last), cell
+
+
+def _kind(cells: nn.LSTM | nn.GRU) -> torch.dtype:
+    return next(cells.parameters()).dtype
+
+
+def _full_precision(x: Float[Tensor, "..."]) -> torch.autocast:
+    """Autocast would turn the cells to float16, whatever type it was asked for."""
+    return torch.autocast(x.device.type, enabled=False)
 
 
 class RecurrentEncoder(nn.Module):
@@ -120,9 +131,10 @@ class RecurrentEncoder(nn.Module):
         if config.bidirectional and d_model % 2:
             raise ValueError(f"d_model={d_model} is odd: a bidirectional encoder needs an even width")
         self.cells = _build_cells(config, d_model, bidirectional=config.bidirectional)
+        self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Stream, layout: Layout) -> Stream:
-        return _run(self.cells, x, layout)[0]
+        return self.dropout(_run(self.cells, x, layout)[0])
 
     def summary(self, states: Stream, layout: Layout) -> Float[Tensor, "sequences d_model"]:
         """The last state of each direction: forwards at the last token, backwards at the first. Zeros for an
@@ -137,6 +149,7 @@ class RecurrentDecoder(nn.Module):
     def __init__(self, d_model: int, config: RecurrentConfig, *, d_memory: int | None) -> None:
         super().__init__()
         self.cells = _build_cells(config, d_model, bidirectional=False)
+        self.dropout = nn.Dropout(config.dropout)
         self.bridge: nn.Linear | None = None
         self.attention: ScoredAttention | None = None
         if d_memory is not None:
@@ -154,14 +167,15 @@ class RecurrentDecoder(nn.Module):
         output, state.hidden, state.cell = _run(self.cells, x, layout, state.hidden, state.cell)
         state.lengths = state.lengths + layout.lengths
         state.longest += layout.longest
-        return output if state.sources is None else self._across(output, state, state.sources.queries(layout))
+        asking = None if state.sources is None else state.sources.queries(layout)
+        return self._across(output, state, asking)
 
-    def _across(self, output: Stream, state: RecurrentState, asking: Layout) -> Stream:
-        """What the encoder's states say to these, where the decoder attends to them."""
-        if self.attention is None or state.sources is None:
-            return output
+    def _across(self, output: Stream, state: RecurrentState, asking: Layout | None) -> Stream:
+        """With what the encoder's states say to these, where the decoder attends to them."""
+        if self.attention is None or state.sources is None or asking is None:
+            return self.dropout(output)
         context = self.attention(output, state.prepared, state.values, asking, state.sources.layout)
-        return torch.tanh(self.combine(torch.cat([context, output], dim=1)))
+        return self.dropout(torch.tanh(self.combine(torch.cat([context, output], dim=1))))
 
     def start(
         self, *, rows: int, capacity: int, like: Float[Tensor, "..."], memory: Memory | None = None
@@ -175,9 +189,8 @@ class RecurrentDecoder(nn.Module):
             hidden = like.new_zeros(layers, rows, d_model)
             cell = torch.zeros_like(hidden) if isinstance(self.cells, nn.LSTM) else None
             return RecurrentState(hidden=hidden, cell=cell, lengths=lengths)
-        first = (
-            torch.tanh(self.bridge(memory.summary)).unflatten(1, (-1, layers, d_model)).permute(1, 2, 0, 3)
-        )
+        parts = torch.tanh(self.bridge(memory.summary)).to(_kind(self.cells))
+        first = parts.unflatten(1, (-1, layers, d_model)).permute(1, 2, 0, 3)
         return RecurrentState(
             hidden=first[0].contiguous(),
             cell=first[1].contiguous() if isinstance(self.cells, nn.LSTM) else None,
@@ -188,11 +201,13 @@ class RecurrentDecoder(nn.Module):
         )
 
     def step(self, x: Float[Tensor, "rows d_model"], state: RecurrentState) -> Float[Tensor, "rows d_model"]:
-        if state.cell is None:
-            output, state.hidden = self.cells(x.unsqueeze(0), state.hidden)
-        else:
-            output, (state.hidden, state.cell) = self.cells(x.unsqueeze(0), (state.hidden, state.cell))
+        x = x.to(state.hidden.dtype)
+        with _full_precision(x):
+            if state.cell is None:
+                output, state.hidden = self.cells(x.unsqueeze(0), state.hidden)
+            else:
+                output, (state.hidden, state.cell) = self.cells(x.unsqueeze(0), (state.hidden, state.cell))
         state.lengths = state.lengths + 1
         state.longest += 1
         output = output.squeeze(0)
-        return output if state.sources is None else self._across(output, state, state.sources.asking)
+        return self._across(output, state, None if state.sources is None else state.sources.asking)

@@ -74,11 +74,14 @@ class KeyValueCache:
         d_value: int,
         like: Float[Tensor, "..."],
     ) -> None:
-        """`like` gives the type and device. The capacity is a promise, not a limit: past it, buffers
-        double."""
+        """`like` gives the device and the type, but for autocast. The capacity is a promise, not a limit:
+        past it, buffers double."""
         shape = (layers, rows, kv_heads, max(capacity, 1))
-        self._keys = like.new_zeros(*shape, d_head)
-        self._values = like.new_zeros(*shape, d_value)
+        kind = like.device.type
+        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else like.dtype
+        self._keys = like.new_zeros(*shape, d_head, dtype=dtype)
+        self._values = like.new_zeros(*shape, d_value, dtype=dtype)
+        self._spares: list[Tensor | None] = [None, None]
         self._host_lengths = torch.zeros(rows, dtype=torch.int64, device="cpu")
         self.lengths = self._host_lengths.to(like.device)
 
@@ -117,17 +120,22 @@ class KeyValueCache:
         self._host_lengths = self._host_lengths[rows]
         chosen = rows.to(self._keys.device)
         self.lengths = self.lengths[chosen]
-        self._keys = _selected(self._keys, chosen, self.longest)
-        self._values = _selected(self._values, chosen, self.longest)
+        keys, values = self._spares
+        self._spares = [self._keys, self._values]
+        self._keys = _selected(self._keys, keys, chosen, self.longest)
+        self._values = _selected(self._values, values, chosen, self.longest)
 
 
-def _selected(buffer: Tensor, rows: Tensor, longest: int) -> Tensor:
-    """The chosen rows come first; only the part in use is moved, into the same buffer if they fit."""
-    used = buffer[:, :, :, :longest].index_select(1, rows)
-    if len(rows) > buffer.shape[1]:
-        buffer = _grown(buffer, 1, len(rows))
-    buffer[:, : len(rows), :, :longest] = used
-    return buffer
+def _selected(buffer: Tensor, spare: Tensor | None, rows: Tensor, longest: int) -> Tensor:
+    """The chosen rows, in the spare buffer: the two take turns, so that no step asks for new memory, of which
+    each would need a little more than the one before. Only the part in use is moved."""
+    layers, count, heads, capacity, width = buffer.shape
+    count = max(count, len(rows))
+    if spare is None or spare.shape[1] < len(rows) or spare.shape[3] < capacity:
+        spare = buffer.new_zeros(layers, count, heads, capacity, width)
+    spare = spare.detach()
+    torch.index_select(buffer[:, :, :, :longest].detach(), 1, rows, out=spare[:, : len(rows), :, :longest])
+    return spare
 
 
 def _grown(buffer: Tensor, axis: int, size: int) -> Tensor:

@@ -1,0 +1,164 @@
+"""One token after the other: the likeliest (greedy search), or one drawn at random.
+
+A draw is a function of (seed, key of the source, number of the sample, step) and of the model's scores, not
+of the batch: a sentence gets the same samples alone and in any company.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from regard.decode.config import DecodeConfig, Hypothesis, rank
+from regard.decode.rules import Scores, likeliest, top
+from regard.decode.stepper import Request, real, to_host
+
+FEW = 256
+"""So many likeliest tokens mostly hold the share of the probability that `top_p` asks for."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """What one step did to the sentences that were still running."""
+
+    running: Int[Tensor, "rows"]
+    """Their numbers: source * samples + sample."""
+    tokens: Int[Tensor, "rows"]
+    """The new token of each; for one that stops here, its end or nothing of note."""
+    scores: Float[Tensor, "rows"]
+    """Log-probability of all tokens so far; its end's included where one ended."""
+    ended: Bool[Tensor, "rows"]
+    cut: Bool[Tensor, "rows"]
+    """Stopped without an end."""
+    history: Int[Tensor, "rows time"]
+    """All tokens before this step, as in `regard.decode.rules`."""
+
+
+def search(request: Request) -> list[list[Hypothesis]]:
+    """Samples come in the order of their numbers, not of their ranking."""
+    config = request.config
+    found: list[Hypothesis | None] = [None] * (len(request.prefixes) * config.n_best)
+    for length, step in enumerate(steps(request)):
+        for row in (step.ended | step.cut).nonzero()[:, 0].tolist():
+            ended, score = bool(step.ended[row]), float(step.scores[row])
+            ranking = rank(score, length + ended, config.length_penalty)
+            found[int(step.running[row])] = Hypothesis(real(step.history[row]), score, ranking, ended)
+    whole = [hypothesis for hypothesis in found if hypothesis is not None]
+    return [whole[start : start + config.n_best] for start in range(0, len(whole), config.n_best)]
+
+
+def steps(request: Request) -> Iterator[Step]:
+    """Tokens as they come, until every sentence has stopped; stopped ones leave the batch."""
+    config = request.config
+    logits, rules, history = request.prefill(), request.rules(), request.history()
+    running = torch.arange(len(history) * config.n_best, device="cpu")
+    maximums = request.maximums.repeat_interleave(config.n_best)
+    if config.n_best > 1:
+        rows = torch.arange(len(history), device="cpu").repeat_interleave(config.n_best)
+        request.state.select(rows)
+        logits, history = logits[rows.to(logits.device)], history[rows]
+    choose = _chooser(config, request.keys)
+    totals = torch.zeros(len(running), dtype=torch.float64, device="cpu")
+    length = 0
+    while True:
+        allowed = rules(logits, history, length)
+        chosen = choose(allowed, running, length)
+        values, tokens = to_host(allowed.gather(1, chosen.unsqueeze(1)).squeeze(1), chosen)
+        possible = values > -torch.inf
+        ended = possible & torch.isin(tokens, request.ends)
+        cut = ~ended & (~possible | (maximums <= length))
+        scores = torch.where(cut, totals, totals + values)
+        yield Step(running, tokens, scores, ended, cut, history)
+
+        going = (~ended & ~cut).nonzero()[:, 0]
+        if len(going) == 0:
+            return
+        if len(going) < len(running):
+            request.state.select(going)
+            running, maximums = running[going], maximums[going]
+        totals, tokens = scores[going], tokens[going]
+        history = torch.cat([history[going], tokens.unsqueeze(1)], dim=1)
+        logits = request.step(tokens)
+        length += 1
+
+
+Chooser = Callable[[Scores, Int[Tensor, "rows"], int], Int[Tensor, "rows"]]
+
+
+def _chooser(config: DecodeConfig, keys: Sequence[int]) -> Chooser:
+    if config.method == "greedy":
+        return lambda allowed, _running, _step: likeliest(allowed)
+    streams = sample_streams(config.seed, keys, config.n_best)
+
+    def draw(allowed: Scores, running: Int[Tensor, "rows"], step: int) -> Int[Tensor, "rows"]:
+        points = torch.from_numpy(uniform(streams[running.numpy()], step)).to(allowed.device)
+        return draw_tokens(allowed, points, config)
+
+    return draw
+
+
+def draw_tokens(scores: Scores, points: Float[Tensor, "rows"], config: DecodeConfig) -> Int[Tensor, "rows"]:
+    """The token in whose part of [0, 1) each row's point falls, the parts being the probabilities of the
+    tokens that sampling may take, laid side by side in the order of their ids."""
+    ids = None
+    scores = scores if config.temperature == 1 else scores / config.temperature
+    if 0 < config.top_k < scores.shape[1]:
+        scores, ids = top(scores, config.top_k)
+    if config.top_p < 1:
+        scores = keep_top_p(scores, config.top_p)
+    if config.min_p > 0:
+        scores = keep_min_p(scores, config.min_p)
+    sums = scores.softmax(dim=1).cumsum(dim=1, dtype=torch.float64)
+    places = torch.searchsorted(sums, points.unsqueeze(1) * sums[:, -1:], right=True).squeeze(1)
+    # where nothing is allowed, or the scores are NaN, the likeliest shows it
+    places = places.where(sums[:, -1] > 0, likeliest(scores))
+    return places if ids is None else ids.gather(1, places.unsqueeze(1)).squeeze(1)
+
+
+def keep_top_p(scores: Scores, share: float) -> Scores:
+    """-inf for all but the fewest likeliest tokens that together have this share of the probability; of
+    equals, lower ids first."""
+    likely = scores.log_softmax(dim=1)
+    values, ids = top(likely, FEW)
+    if bool((values.exp().sum(dim=1) < share).any()):  # a whole vocabulary takes long to sort
+        values, ids = top(likely, likely.shape[1])
+    ordered, places = torch.sort(values, dim=1, descending=True, stable=True)
+    probabilities = ordered.exp().double()
+    before = probabilities.cumsum(dim=1) - probabilities
+    kept = ordered.where(before < share, -torch.inf)
+    return torch.full_like(scores, -torch.inf).scatter_(1, ids.gather(1, places), kept)
+
+
+def keep_min_p(scores: Scores, share: float) -> Scores:
+    """-inf for tokens with less than this share of the likeliest one's probability."""
+    best = scores.amax(dim=1, keepdim=True)
+    return scores.where((scores - best).exp() >= share, -torch.inf)
+
+
+Streams = npt.NDArray[np.uint64]
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def sample_streams(seed: int, keys: Sequence[int], samples: int) -> Streams:
+    """A stream of random numbers for each sample of each source, known by the source's key."""
+    numbers = np.array([key % 2**64 for key in keys], dtype=np.uint64)
+    by_source = _mixed(_mixed(np.full(len(keys), seed % 2**64, dtype=np.uint64)) + numbers)
+    return _mixed(by_source[:, None] + np.arange(samples).astype(np.uint64)).reshape(-1)
+
+
+def uniform(streams: Streams, step: int) -> npt.NDArray[np.float64]:
+    """The number of this step in each stream, in [0, 1)."""
+    mixed = _mixed(streams + np.uint64(step * int(GOLDEN) % 2**64))
+    return (mixed >> np.uint64(12)).astype(np.float64) * 2.0**-52
+
+
+def _mixed(x: Streams) -> Streams:
+    """The output function of SplitMix64 (Steele et al. 2014): every bit depends on every bit."""
+    x = x + GOLDEN
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))

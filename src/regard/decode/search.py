@@ -1,0 +1,78 @@
+"""`decode`: from a state that has seen nothing to hypotheses, by the method of the configuration.
+
+state = model.start(source, layout)
+found = decode(model, state, [[start]] * layout.sequences, end=end, config=DecodeConfig(beam=5))
+found[0][0].ids
+"""
+
+import reprlib
+from collections.abc import Collection, Sequence
+
+import torch
+
+from regard.decode import beam, sample
+from regard.decode.config import DecodeConfig, Hypothesis
+from regard.decode.stepper import Request, Stepper
+from regard.nn.state import State
+
+
+@torch.no_grad()  # not inference mode: tables that a model grows here must serve in training too
+def decode(
+    stepper: Stepper,
+    state: State,
+    prefixes: Sequence[Sequence[int]],
+    *,
+    end: int | Collection[int],
+    config: DecodeConfig | None = None,
+    maximums: Sequence[int] | None = None,
+    suppressed: Collection[int] = (),
+    keys: Sequence[int] | None = None,
+) -> list[list[Hypothesis]]:
+    """The hypotheses of each source, best first (samples: in the order drawn). The state is used up.
+
+    prefixes    one for each row: the start token, and behind it whatever is forced
+    end         the id that ends a hypothesis; any of several does
+    maximums    most tokens for each source, whatever the minimum; config.maximum holds all the same
+    suppressed  ids that never come: padding, start, unknown
+    keys        a number for each source that its samples hang on besides the seed; unless given, its row.
+                To get the same samples from any batch, give each sentence the same key in all of them.
+
+    The model's mode is the caller's business: `model.eval()` before, or its dropout decodes too.
+    """
+    config = config or DecodeConfig()
+    ends = [end] if isinstance(end, int) else sorted(set(end))
+    count = len(prefixes)
+    _check_rows(state, prefixes)
+    for name, given in (("maximums", maximums), ("keys", keys)):
+        if given is not None and len(given) != count:
+            raise ValueError(f"{len(given)} {name} for {count} prefixes: give one for each")
+    if not ends or min(ends) < 0:
+        raise ValueError(f"end={end!r} would never come: give the id that ends a sentence, or several")
+    if any(maximum < 0 for maximum in maximums or ()):
+        raise ValueError(f"maximums has {min(maximums or ())}: a source gets 0 tokens or more")
+    if any(id < 0 for id in suppressed):
+        raise ValueError(f"suppressed has {min(suppressed)}: ids are 0 or more")
+    if count == 0:
+        return []
+    limits = [config.maximum] * count if maximums is None else [min(m, config.maximum) for m in maximums]
+    request = Request(
+        stepper=stepper,
+        state=state,
+        prefixes=prefixes,
+        maximums=torch.tensor(limits, device="cpu"),
+        ends=torch.tensor(ends, device="cpu"),
+        suppressed=torch.tensor(sorted(suppressed), dtype=torch.int64, device="cpu"),
+        keys=range(count) if keys is None else keys,
+        config=config,
+    )
+    return beam.search(request) if config.method == "beam" else sample.search(request)
+
+
+def _check_rows(state: State, prefixes: Sequence[Sequence[int]]) -> None:
+    if state.rows != len(prefixes):
+        raise ValueError(f"{len(prefixes)} prefixes for a state of {state.rows} rows: give one for each row")
+    for row, prefix in enumerate(prefixes):
+        if len(prefix) == 0:
+            raise ValueError(f"prefix {row} is empty: it must begin with the start token")
+        if min(prefix) < 0:
+            raise ValueError(f"prefix {row} has {reprlib.repr(list(prefix))}: ids are 0 or more")

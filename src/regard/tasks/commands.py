@@ -1,0 +1,182 @@
+"""What the commands of the command line do, beyond training: check, translate, evaluate."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.progress import Progress, TextColumn, TimeElapsedColumn
+
+from regard.config import ConfigError
+from regard.decode import DecodeConfig
+from regard.tasks.alignment import draw
+from regard.tasks.check import check_pairs, check_recipe
+from regard.tasks.evaluate import compare, render_comparison, render_scores, score
+from regard.tasks.lines import translate_lines
+from regard.tasks.load import load
+from regard.tasks.recipe import read_recipe
+from regard.tasks.translator import TooLong, Translator
+from regard.text import DataError, Origin, read_lines
+from regard.text.doctor import Report, render
+
+
+def check(
+    recipe: str | None,
+    settings: Sequence[str],
+    pairs: tuple[Path, Path] | None,
+    *,
+    examples: int,
+    console: Console,
+) -> Report:
+    """Look at the text of a recipe, or of two files."""
+    if (recipe is None) == (pairs is None):
+        raise ConfigError("give a recipe, or two files with --pairs SOURCE TARGET")
+    report = (
+        check_pairs(*pairs, examples=examples)
+        if pairs is not None
+        else check_recipe(read_recipe(str(recipe), settings), examples=examples)
+    )
+    render(report, console)
+    return report
+
+
+def decoding_of(translator: Translator, **wanted: Any) -> DecodeConfig:
+    """The model's own way to decode, changed where something was asked for."""
+    given = {name: value for name, value in wanted.items() if value is not None}
+    beam = given.get("beam", translator.decoding.beam)
+    if beam == 1 and "method" not in given:
+        given["method"] = "greedy"
+    return replace(translator.decoding, **given)
+
+
+def translate(
+    model: Path,
+    file: str,
+    *,
+    out: TextIO,
+    device: str = "auto",
+    to: str | None = None,
+    n_best: int = 1,
+    scores: bool = False,
+    align: bool = False,
+    as_json: bool = False,
+    too_long: TooLong = "split",
+    suppressed: Sequence[str] = (),
+    decoding: dict[str, Any] | None = None,
+) -> None:
+    """Line by line, from a file or "-" for what comes in."""
+    translator = load(model, device=device)
+    asked = file == "-" and sys.stdin.isatty()
+    console = Console(stderr=True)
+    shown = (
+        Progress(TextColumn("{task.completed} lines"), TimeElapsedColumn(), console=console, transient=True)
+        if console.is_terminal and not out.isatty()
+        else None
+    )
+    with shown or nullcontext():
+        task = None if shown is None else shown.add_task("", total=None)
+        counts = translate_lines(
+            translator,
+            _lines(file),
+            out,
+            n_best=n_best,
+            scores=scores,
+            align=align,
+            as_json=as_json,
+            to=to,
+            decoding=decoding_of(translator, **(decoding or {})),
+            suppressed=suppressed,
+            too_long=too_long,
+            window=1 if asked else 1000,
+            batch_tokens=65_536 if translator.device.type == "cuda" else 4096,
+            progress=None if shown is None or task is None else lambda more: shown.advance(task, more),
+        )
+    if counts.split:
+        console.print(
+            f"{counts.split} of {counts.lines} lines are longer than the model was trained on: they were "
+            "translated sentence by sentence",
+            highlight=False,
+        )
+
+
+def align(
+    model: Path, source: str, target: str | None, *, to: str | None, device: str, console: Console
+) -> None:
+    """Draw which words of the source each word of a translation looks at; of the model's own, unless
+    given."""
+    translator = load(model, device=device)
+    written = translator.translate(source, to=to).text if target is None else target
+    console.print(f"{source}\n{written}\n", highlight=False, markup=False)
+    picture = draw(translator.align(source, written, to=to), width=console.width)
+    console.print(picture, highlight=False, markup=False, soft_wrap=True)
+
+
+def _lines(file: str) -> Iterator[str]:
+    if file != "-":
+        return (line.text for line in read_lines(file))
+    return _standard_input()
+
+
+def _standard_input() -> Iterator[str]:
+    for number, line in enumerate(sys.stdin.buffer, start=1):
+        try:
+            yield line.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            origin = Origin("standard input", number)
+            raise DataError(
+                origin, "invalid UTF-8", f"at byte {error.start}", remedy="convert the text to UTF-8 first"
+            ) from error
+
+
+def evaluate(
+    model: Path,
+    source: Path,
+    references: Sequence[Path],
+    *,
+    against: Path | None = None,
+    to: str | None = None,
+    lowercase: bool = False,
+    tokenize: str | None = None,
+    decoding: dict[str, Any] | None = None,
+    device: str = "auto",
+    console: Console,
+) -> dict[str, Any]:
+    """Scores of a model, or of a file of translations; with `against`, what sets it apart from another."""
+    sources = _texts(source)
+    wanted = [_texts(path) for path in references]
+    for path, lines in zip(references, wanted, strict=True):
+        if len(lines) != len(sources):
+            raise DataError(
+                Origin(str(path)),
+                f"{len(lines)} references for {len(sources)} sources of {source}",
+                remedy="give files of equal length",
+            )
+
+    def translations(system: Path) -> list[str]:
+        if system.is_file():
+            return _texts(system)
+        translator = load(system, device=device)
+        found = translator.translate(
+            sources,
+            to=to,
+            decoding=decoding_of(translator, **(decoding or {})),
+            batch_tokens=65_536 if translator.device.type == "cuda" else 4096,
+        )
+        return [each.text for each in found]
+
+    system = translations(model)
+    scores = score(system, wanted, lowercase=lowercase, tokenize=tokenize)
+    render_scores(scores, console)
+    plain: dict[str, Any] = {"scores": {name: each.to_dict() for name, each in scores.items()}}
+    if against is not None:
+        comparison = compare(system, translations(against), wanted, lowercase=lowercase, tokenize=tokenize)
+        render_comparison(comparison, console)
+        plain["comparison"] = comparison.to_dict()
+    return plain
+
+
+def _texts(path: Path) -> list[str]:
+    return [line.text for line in read_lines(path)]

@@ -1,0 +1,101 @@
+"""A model is a folder: raw text in, raw text out, and nothing outside it is needed.
+
+    config.json         the task, the model's configuration, and what its use needs to know
+    model.safetensors   the weights
+    tokenizer.json      the tokenizer
+    recipe.toml         what trained it, every value written out
+    metrics.json        how good it is, with the signatures of the metrics
+    data.json           what it learned from: files, counts
+
+No pickle is ever read or written.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from regard.text import Tokenizer
+from regard.train.checkpoint import CheckpointError, replace, write_text
+
+FORMAT = 1
+WEIGHTS = "model.safetensors"
+METRICS = "metrics.json"
+
+
+class FolderError(ValueError):
+    """A folder that is no model; the message names it and the remedy."""
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FolderError(f"{path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise FolderError(
+            f"{path}: not JSON ({error}); the file may be cut short: copy the folder anew"
+        ) from error
+
+
+def write_weights(folder: Path, weights: Mapping[str, Tensor]) -> None:
+    whole = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()}
+    path = folder / WEIGHTS
+    try:
+        replace(path, lambda partial: save_file(whole, partial))
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(
+            f"{path}: the weights could not be written ({error}); free some space, then go on with --resume"
+        ) from error
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """What config.json says, checked to be ours."""
+    if not (folder / "config.json").exists():
+        raise FolderError(
+            f"{folder}: no model folder, it has no config.json; give the --out folder of a training"
+        )
+    config = read_json(folder / "config.json")
+    if config.get("format") != FORMAT:
+        raise FolderError(
+            f"{folder}/config.json: format {config.get('format')!r} is not known here, only {FORMAT}; "
+            "is it a model of another tool, or of another version?"
+        )
+    return config
+
+
+def load_weights(folder: Path, model: nn.Module) -> None:
+    """Into a model of the same shape; every weight must be there, and none besides."""
+    path = folder / WEIGHTS
+    if not path.exists():
+        raise FolderError(
+            f"{path}: not there; if training has begun here, go on with regard train --resume --out "
+            f"{folder}, else copy the folder anew"
+        )
+    own = dict(model.named_parameters())
+    try:
+        with safe_open(path, framework="pt") as file, torch.no_grad():
+            names = set(file.keys())
+            if names != own.keys():
+                missing, extra = sorted(own.keys() - names)[:3], sorted(names - own.keys())[:3]
+                raise FolderError(
+                    f"{path}: not the weights of config.json: missing {missing}, unknown {extra}; "
+                    "copy the folder anew"
+                )
+            for name, parameter in own.items():
+                parameter.copy_(file.get_tensor(name))
+    except (OSError, SafetensorError, RuntimeError) as error:
+        raise FolderError(f"{path}: cannot be read ({error}); copy the folder anew") from error
+
+
+def read_tokenizer(folder: Path) -> Tokenizer:
+    return Tokenizer.load(folder)

@@ -1,0 +1,35 @@
+"""`regard.load`: a model folder, ready for use."""
+
+from pathlib import Path
+
+import torch
+
+from regard.config import ConfigError, from_dict
+from regard.decode import DecodeConfig
+from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from regard.tasks.folder import FolderError, load_weights, read_config, read_tokenizer
+from regard.tasks.translator import Translator
+
+
+def load(folder: Path | str, *, device: str = "auto") -> Translator:
+    """What a training has made: a translator. It runs on the GPU if there is one, unless told otherwise."""
+    folder = Path(folder)
+    config = read_config(folder)
+    if config["task"] != "translate":
+        raise FolderError(f"{folder}/config.json: task {config['task']!r} is not known to this version")
+    kind = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    try:
+        shape = from_dict(Seq2SeqConfig, config["model"], "model")
+        decoding = from_dict(DecodeConfig, config["decode"], "decode")
+    except (ConfigError, KeyError) as error:
+        raise FolderError(f"{folder}/config.json: {error}") from error
+    model = Seq2Seq(shape)
+    load_weights(folder, model)
+    return Translator(
+        model.to(kind).eval(),
+        read_tokenizer(folder),
+        longest=max(config["longest"], 3),
+        languages=tuple(config["languages"]),
+        decoding=decoding,
+        precision="bfloat16" if kind == "cuda" else "float32",
+    )

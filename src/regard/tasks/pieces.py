@@ -1,0 +1,164 @@
+"""Texts to be translated become pieces that are decoded at once, and pieces become translations again."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from regard.decode import DecodeConfig, Hypothesis
+from regard.tasks import splitting
+from regard.tasks.alignment import source_spans, target_spans, word_alignment
+from regard.tasks.translation import Alternative, Translation
+from regard.text import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One text to translate."""
+
+    text: str
+    language: str | None
+    prefix: str
+    key: int
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What is decoded at once: a text, or a part of one."""
+
+    task: int
+    span: splitting.Span
+    source: str
+    ids: list[int]
+    prefix: list[int]
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A piece's hypotheses, best first; for the first, how much each of its tokens looked at each of the
+    source."""
+
+    hypotheses: list[Hypothesis]
+    weights: np.ndarray | None
+
+
+Part = tuple[Piece, Found]
+
+
+def number_tasks(
+    texts: Sequence[str],
+    languages: Sequence[str | None],
+    prefixes: Sequence[str],
+    keys: Sequence[int] | None,
+    first: int,
+) -> list[Task]:
+    """`first` is the line number of the first text."""
+    own = range(first - 1, first - 1 + len(texts)) if keys is None else keys
+    if len(own) != len(texts):
+        raise ValueError(f"{len(own)} keys for {len(texts)} texts: give one for each")
+    each = zip(texts, languages, prefixes, own, strict=True)
+    return [Task(*fields, line=first + i) for i, fields in enumerate(each)]
+
+
+def in_batches(pieces: Sequence[Piece], budget: int) -> Iterator[list[Piece]]:
+    """The longest first: as many together as keep their number times the longest within the budget, and at
+    least one."""
+    order = sorted(pieces, key=lambda piece: -len(piece.ids))
+    first = 0
+    while first < len(order):
+        rows = max(budget // len(order[first].ids), 1)
+        yield order[first : first + rows]
+        first += rows
+
+
+def assemble(
+    tokenizer: Tokenizer, text: str, parts: Sequence[Part], decoding: DecodeConfig, *, align: bool
+) -> Translation:
+    """The translation of a text from what was found for its pieces, in their order; none if it is blank."""
+    spans = [piece.span for piece, _ in parts]
+    alternatives = []
+    for combination in combine([found.hypotheses for _, found in parts], decoding):
+        outputs = [tokenizer.decode(hypothesis.ids).strip() for hypothesis in combination]
+        alternatives.append(
+            Alternative(
+                text=splitting.join(outputs, text, spans),
+                score=sum((h.score for h in combination), 0.0),
+                ranking=sum((h.ranking for h in combination), 0.0) / max(len(combination), 1),
+                finished=all(h.finished for h in combination),
+            )
+        )
+    best = alternatives[0]
+    return Translation(
+        source=text,
+        text=best.text,
+        score=best.score,
+        ranking=best.ranking,
+        finished=best.finished,
+        alternatives=tuple(alternatives),
+        alignment=_links(tokenizer, text, best.text, parts) if align else None,
+        pieces=len(parts),
+    )
+
+
+def _links(
+    tokenizer: Tokenizer, source: str, target: str, parts: Sequence[Part]
+) -> tuple[tuple[int, int], ...]:
+    """Words are counted through all pieces; those of one are only linked to those of the same."""
+    links = set()
+    place = 0
+    source_ends, target_ends = _word_ends(source), _word_ends(target)
+    for piece, found in parts:
+        output, spans = target_spans(tokenizer, found.hypotheses[0].ids)
+        if found.weights is None:
+            continue
+        read = source_spans(tokenizer, piece.source)
+        own = word_alignment(found.weights, piece.source, read, output, spans)
+        inner = output.strip()
+        place = target.index(inner, place)
+        read_words = _numbers(piece.source, piece.span[0], source_ends)
+        written_words = _numbers(output, place - output.index(inner), target_ends)
+        place += len(inner)
+        links |= {(read_words[i], written_words[j]) for i, j in own.links}
+    return tuple(sorted(links))
+
+
+def _word_ends(text: str) -> np.ndarray:
+    return np.array([word.end() for word in re.finditer(r"\S+", text)], dtype=np.int64)
+
+
+def _numbers(part: str, start: int, ends: np.ndarray) -> list[int]:
+    """Which words of a whole text the words of a part are; the part begins at `start`, and may begin or end
+    inside a word."""
+    starts = [start + word.start() for word in re.finditer(r"\S+", part)]
+    return np.searchsorted(ends, starts, side="right").tolist()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Chain:
+    """One hypothesis for each piece so far, linked backwards: a text may have thousands of pieces."""
+
+    ranking: float = 0.0
+    last: Hypothesis | None = None
+    before: "_Chain | None" = None
+
+    def unrolled(self) -> list[Hypothesis]:
+        chain, found = self, []
+        while chain.last is not None and chain.before is not None:
+            found.append(chain.last)
+            chain = chain.before
+        return found[::-1]
+
+
+def combine(parts: Sequence[Sequence[Hypothesis]], decoding: DecodeConfig) -> list[list[Hypothesis]]:
+    """One hypothesis for each piece: the combinations that rank highest together; samples as they were
+    drawn."""
+    if decoding.method == "sample" and parts:
+        return [list(drawn) for drawn in zip(*parts, strict=False)]
+    best = [_Chain()]
+    for hypotheses in parts:
+        longer = [_Chain(chain.ranking + each.ranking, each, chain) for chain in best for each in hypotheses]
+        best = sorted(longer, key=lambda chain: -chain.ranking)[: decoding.n_best]
+    return [chain.unrolled() for chain in best]

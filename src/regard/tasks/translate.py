@@ -1,0 +1,324 @@
+"""Training a translator: from a recipe to a model folder.
+
+prepare    read the text, learn the tokenizer, fill the token store, build the model
+train      the loop, with validation by decoding; the best model is kept
+rehearse   the same up to a few steps, to say what a run would be and how long it would take
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from rich.console import Console
+from torch import Tensor
+
+from regard.config import ConfigError, to_dict
+from regard.data import BatchConfig, Plan, fingerprint
+from regard.decode import DecodeConfig
+from regard.models.seq2seq import Seq2Seq
+from regard.nn.embedding import VocabularyHead
+from regard.nn.stacks import TransformerConfig
+from regard.tasks.evaluate import MetricName, score
+from regard.tasks.folder import FORMAT, METRICS, WEIGHTS, load_weights, write_json, write_weights
+from regard.tasks.pairs import (
+    Corpus,
+    Counts,
+    PairBatch,
+    PairFeed,
+    build_store,
+    least_tokens,
+    pair_lengths,
+    texts,
+)
+from regard.tasks.recipe import TranslateRecipe, Written, recipe_text
+from regard.tasks.translator import Translator
+from regard.text import Tokenizer
+from regard.train.checkpoint import write_text
+from regard.train.curve import draw_curve
+from regard.train.objectives import LossConfig, Sums, agreeing_loss, token_loss
+from regard.train.ranks import Ranks
+from regard.train.trainer import CHECKPOINT, Outcome, Trainer, uncompiled
+
+BETTER: dict[str, Literal["high", "low"]] = {"bleu": "high", "chrf": "high", "exact": "high", "loss": "low"}
+
+
+class TranslationLoss:
+    """Cross-entropy of the targets, each token predicted from the source and the ones before it."""
+
+    def __init__(self, model: Seq2Seq, config: LossConfig) -> None:
+        self.model = model
+        self.config = config
+        self._whole = _head_loss
+        self._twice = _agreeing_loss
+
+    def compile(self) -> None:
+        """So that scores over the vocabulary and their losses are computed together."""
+        self._whole = torch.compile(_head_loss, fullgraph=True, dynamic=False)
+        self._twice = torch.compile(_agreeing_loss, fullgraph=True, dynamic=False)
+
+    def __call__(self, batch: PairBatch) -> Sums:
+        head, smoothing, source, inputs = (
+            self.model.decoder.head,
+            self.config.label_smoothing,
+            batch.source,
+            batch.inputs,
+        )
+        if not self.config.r_drop:
+            states = self.model(source.ids, source.layout, inputs.ids, inputs.layout)
+            return self._whole(head, states, batch.labels, smoothing)
+        # Both passes in one: every sentence stands in the batch twice, and dropout falls differently on each.
+        states = self.model(
+            source.ids.repeat(2), source.layout.twice(), inputs.ids.repeat(2), inputs.layout.twice()
+        )
+        return self._twice(head, states, batch.labels, smoothing, self.config.r_drop)
+
+
+def _head_loss(head: VocabularyHead, states: Tensor, labels: Tensor, smoothing: float) -> Sums:
+    return token_loss(head(states), labels, smoothing)
+
+
+def _agreeing_loss(
+    head: VocabularyHead, states: Tensor, labels: Tensor, smoothing: float, r_drop: float
+) -> Sums:
+    return agreeing_loss(head(states), labels, smoothing, r_drop)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """All that is settled before the first step."""
+
+    recipe: TranslateRecipe
+    corpus: Corpus
+    tokenizer: Tokenizer
+    model: Seq2Seq
+    feed: PairFeed
+    counts: Counts
+    ranks: Ranks
+    static: bool
+
+    @property
+    def parameters(self) -> int:
+        return sum(parameter.numel() for parameter in self.model.parameters())
+
+
+def prepare(
+    written: Written, folder: Path, ranks: Ranks, console: Console, *, begun: bool = False
+) -> Prepared:
+    """Read the text, learn the tokenizer, fill the token store, build the model. A run that is `begun` has
+    its tokenizer already."""
+    corpus = Corpus(written.checked.data, written.where)
+
+    def say(text: str) -> None:
+        if ranks.first:
+            console.print(text, highlight=False, markup=False)
+
+    words = sum(len(pair.target.split()) for pair, _ in corpus.pairs("train"))
+    recipe = written.completed(corpus.size, words, cuda=ranks.device.type == "cuda", ranks=ranks.count)
+    if ranks.first and not begun:
+        for name in (CHECKPOINT, WEIGHTS, METRICS):  # of a run that this one takes the place of
+            (folder / name).unlink(missing_ok=True)
+    if ranks.first:
+        tokenizer = _tokenizer(recipe, corpus, folder, begun=begun)
+        build_store(corpus, "train", tokenizer, folder / "tokens")
+    ranks.wait()
+    tokenizer = Tokenizer.load(folder)
+    store, counts = build_store(corpus, "train", tokenizer, folder / "tokens")
+    say(
+        f"{counts.used:,} pairs to learn from, {words:,} target words; "
+        f"{len(tokenizer):,} tokens in the vocabulary" + _left_out(counts, recipe)
+    )
+    torch.manual_seed(recipe.train.seed)
+    shape = recipe.model.build(len(tokenizer))
+    model = Seq2Seq(shape).to(ranks.device).train()
+    bodies = (shape.encoder.body, shape.decoder.body)
+    static = ranks.device.type == "cuda" and all(isinstance(body, TransformerConfig) for body in bodies)
+    plan = Plan(pair_lengths(store), recipe.batch)
+    feed = PairFeed(store, plan, static=static, rank=ranks.rank, ranks=ranks.count)
+    return Prepared(recipe, corpus, tokenizer, model, feed, counts, ranks, static)
+
+
+def _left_out(counts: Counts, recipe: TranslateRecipe) -> str:
+    parts = []
+    if counts.long:
+        parts.append(f"{counts.long:,} with more than {recipe.data.longest} tokens on a side")
+    if counts.empty:
+        parts.append(f"{counts.empty:,} with an empty side")
+    if counts.skipped:
+        parts.append(counts.why)
+    return f"\nleft out: {'; '.join(parts)}" if parts else ""
+
+
+def _tokenizer(recipe: TranslateRecipe, corpus: Corpus, folder: Path, *, begun: bool) -> Tokenizer:
+    """The one in the folder if it was learned from the same text with the same settings."""
+    text = replace(recipe.data, root="", test=())
+    settings = json.dumps([to_dict(recipe.tokenizer), to_dict(text)])
+    wanted = fingerprint(corpus.paths("train"), settings)
+    mark = folder / "tokens.of"
+    if mark.exists() and mark.read_text(encoding="utf-8") == wanted and (folder / "tokenizer.json").exists():
+        return Tokenizer.load(folder)
+    if begun:
+        raise ConfigError(
+            f"{folder}: begun with other text, or other settings of [data] or [tokenizer]; resume with the "
+            "recipe that began it, or choose another --out"
+        )
+    tokenizer = Tokenizer.train(texts(corpus, "train"), recipe.tokenizer)
+    folder.mkdir(parents=True, exist_ok=True)
+    mark.unlink(missing_ok=True)  # it is of the one before
+    tokenizer.save(folder / "tokenizer.json")
+    write_text(mark, wanted)
+    return tokenizer
+
+
+class Validator:
+    """Figures of the model as it stands, on the validation pairs."""
+
+    def __init__(self, prepared: Prepared, folder: Path) -> None:
+        self._prepared = prepared
+        recipe, corpus = prepared.recipe, prepared.corpus
+        pairs = [
+            (pair, to) for pair, to in corpus.pairs("valid") if pair.source.strip() and pair.target.strip()
+        ]
+        step = max(1, len(pairs) // recipe.valid.sentences)
+        chosen = pairs[::step][: recipe.valid.sentences]
+        self._sources = [pair.source for pair, _ in chosen]
+        self._references = [pair.target for pair, _ in chosen]
+        self._to = [to for _, to in chosen if to is not None] or None
+        store, _ = build_store(corpus, "valid", prepared.tokenizer, folder / "tokens.valid")
+        lengths = pair_lengths(store)
+        plan = Plan(lengths, BatchConfig(tokens=max(recipe.batch.tokens, least_tokens(lengths))))
+        self._feed = PairFeed(store, plan, static=prepared.static)
+        beam = recipe.valid.beam
+        self._decoding = DecodeConfig(method="greedy") if beam == 1 else DecodeConfig(beam=beam)
+        self._rounds = 0
+
+    def __call__(self) -> tuple[dict[str, float], str]:
+        translator = translator_of(self._prepared, self._decoding)
+        found = translator.translate(
+            self._sources, to=self._to, batch_tokens=_decoded_at_once(self._prepared.ranks.device)
+        )
+        slow: tuple[MetricName, ...] = ("chrf",) if self._prepared.recipe.valid.metric == "chrf" else ()
+        scores = score([each.text for each in found], [self._references], ("bleu", "exact", *slow))
+        figures = {name: each.value for name, each in scores.items()}
+        shown = self._rounds % len(found)  # another one each time
+        self._rounds += 7
+        example = f"  {self._sources[shown]}\n  -> {found[shown].text}"
+        return {"loss": self._loss(), **figures}, example
+
+    def _loss(self) -> float:
+        """Mean surprise of a token."""
+        loss = TranslationLoss(self._prepared.model, LossConfig(label_smoothing=0.0))
+        device = self._prepared.ranks.device
+        totals = torch.zeros(len(Sums._fields), device=device)
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            for step in range(1, self._feed.plan.steps(0) + 1):
+                for _, part in self._feed.parts(step):
+                    totals += torch.stack([*loss(part.to(device))])
+        return float(totals[1] / totals[2])
+
+
+def translator_of(prepared: Prepared, decoding: DecodeConfig) -> Translator:
+    return Translator(
+        prepared.model,
+        prepared.tokenizer,
+        longest=max(prepared.counts.longest[0], 3),
+        languages=prepared.recipe.data.languages,
+        decoding=decoding,
+        precision="bfloat16" if prepared.ranks.device.type == "cuda" else "float32",
+    )
+
+
+def train(written: Written, folder: Path, *, ranks: Ranks, console: Console, resume: bool = False) -> Outcome:
+    """Train into a folder, which is then a model. With `resume`, go on where the folder's run stopped."""
+    begun = resume and (folder / CHECKPOINT).exists()
+    prepared = prepare(written, folder, ranks, console, begun=begun)
+    recipe = prepared.recipe
+    trainer = build_trainer(prepared, folder, console)
+    if begun:
+        trainer.resume()  # refuses another model before anything of this one is written over
+    if ranks.first:
+        _describe(prepared, folder)
+    outcome = trainer.run()
+    if ranks.first:
+        draw_curve(folder, recipe.valid.metric)
+    if ranks.first and outcome.stopped is None and recipe.data.test:
+        _test(prepared, folder, console, compiled=trainer.compiled)
+    return outcome
+
+
+def build_trainer(prepared: Prepared, folder: Path, console: Console) -> Trainer:
+    recipe = prepared.recipe
+    loss = TranslationLoss(prepared.model, recipe.loss)
+    metrics = folder / METRICS
+
+    def keep(weights: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        write_weights(folder, weights)
+        write_json(metrics, facts)
+
+    trainer = Trainer(
+        prepared.model,
+        loss,
+        prepared.feed,
+        recipe.train,
+        optimizer=recipe.optimizer,
+        average=recipe.average,
+        folder=folder,
+        ranks=prepared.ranks,
+        console=console,
+        d_model=prepared.model.config.decoder.d_model,
+        static=prepared.static,
+        metric=(recipe.valid.metric, BETTER[recipe.valid.metric]),
+        validate=Validator(prepared, folder),
+        keep=keep,
+    )
+    if trainer.compiled:
+        loss.compile()
+    return trainer
+
+
+def _describe(prepared: Prepared, folder: Path) -> None:
+    """The files of the model folder that are known from the start."""
+    recipe, counts = prepared.recipe, prepared.counts
+    config = {
+        "format": FORMAT,
+        "task": "translate",
+        "model": to_dict(prepared.model.config),
+        "longest": counts.longest[0],
+        "languages": list(recipe.data.languages),
+        "decode": to_dict(recipe.decode),
+    }
+    write_json(folder / "config.json", config)
+    here = replace(recipe, data=replace(recipe.data, root=str(prepared.corpus.root.resolve())))
+    write_text(folder / "recipe.toml", recipe_text(here))
+    files = [str(path) for path in prepared.corpus.paths("train")]
+    write_json(folder / "data.json", {"files": files, **asdict(counts)})
+
+
+def _decoded_at_once(device: torch.device) -> int:
+    """Source tokens that are decoded together: a GPU is not busy with few."""
+    return 65_536 if device.type == "cuda" else 4096
+
+
+def _test(prepared: Prepared, folder: Path, console: Console, *, compiled: bool) -> None:
+    """The kept model on the test pairs, as it will be used."""
+    load_weights(folder, prepared.model)
+    prepared.model.eval()
+    pairs = list(prepared.corpus.pairs("test"))
+    to = [to for _, to in pairs if to is not None] or None
+    with uncompiled(compiled):
+        found = translator_of(prepared, prepared.recipe.decode).translate(
+            [pair.source for pair, _ in pairs], to=to, batch_tokens=_decoded_at_once(prepared.ranks.device)
+        )
+    scores = score([each.text for each in found], [[pair.target for pair, _ in pairs]])
+    metrics = json.loads((folder / METRICS).read_text(encoding="utf-8"))
+    metrics["test"] = {name: each.to_dict() for name, each in scores.items()}
+    write_json(folder / METRICS, metrics)
+    for each in scores.values():
+        console.print(
+            f"test  {each.name} {each.value:.2f}  {each.signature}",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )

@@ -1,0 +1,57 @@
+"""What translating a text yields."""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+class TranslationWarning(UserWarning):
+    """A translation may be worse than the model can do; the message says where and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    text: str
+    score: float
+    """Log-probability of the whole."""
+    ranking: float
+    """What the search preferred it by: the score, with the length penalty. For a text that was split, the
+    mean over its pieces."""
+    finished: bool
+    """Ended by the model itself, not stopped at the maximum."""
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    source: str
+    text: str
+    score: float
+    ranking: float
+    finished: bool
+    alternatives: tuple[Alternative, ...]
+    """The best ones in order, the translation itself first; as many as `n_best` of the decoding."""
+    alignment: tuple[tuple[int, int], ...] | None = None
+    """(source word, target word) links, where they were asked for."""
+    pieces: int = 1
+    """In how many pieces the source was translated; 0 if it is blank."""
+
+    def __str__(self) -> str:
+        return self.text
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON. What was not asked for is left out."""
+        plain: dict[str, Any] = {
+            "source": self.source,
+            "text": self.text,
+            "score": self.score,
+            "ranking": self.ranking,
+            "finished": self.finished,
+            "pieces": self.pieces,
+        }
+        if len(self.alternatives) > 1:
+            plain["alternatives"] = [
+                {"text": a.text, "score": a.score, "ranking": a.ranking, "finished": a.finished}
+                for a in self.alternatives
+            ]
+        if self.alignment is not None:
+            plain["alignment"] = [list(link) for link in self.alignment]
+        return plain

@@ -1,0 +1,79 @@
+"""Averages of the weights over the last part of training: nearer to the middle of a flat minimum than any
+single step, and so better on new text.
+
+    ema    a += (1 - decay) (w - a) after every step                    Polyak and Juditsky 1992
+    last   the mean of the weights at the last k validations            Vaswani et al. 2017, 6.1
+
+Early on an exponential mean would mostly remember the start: its decay grows as (1 + t) / (10 + t).
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.config import check_choices
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AverageConfig:
+    kind: Literal["ema", "last", "none"] = "ema"
+    """Which mean of the weights is validated and kept; none: the weights themselves."""
+    decay: float = 0.999
+    """ema: how much of the mean stays at each step. It reaches back about 1 / (1 - decay) steps."""
+    last: int = 5
+    """last: over how many validations."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        if not 0 <= self.decay < 1:
+            raise ValueError(f"average.decay={self.decay} must be in [0, 1)")
+        if self.last < 1:
+            raise ValueError(f"average.last={self.last} must be at least 1")
+
+
+class Average:
+    """Holds what the mean needs beside the weights, as vectors that a checkpoint can keep."""
+
+    def __init__(self, values: Float[Tensor, "all"], config: AverageConfig) -> None:
+        self.config = config
+        self._values = values
+        self.mean = values.clone() if config.kind == "ema" else None
+        self._pull = torch.ones((), device=values.device)
+        self.kept: list[Tensor] = []
+
+    def prepare(self, step: int) -> None:
+        """Before a step, counted from 1: how far the mean follows it."""
+        if self.mean is not None:
+            self._pull.fill_(1 - min(self.config.decay, (1 + step) / (10 + step)))
+
+    def follow(self) -> None:
+        """After a step. Reads nothing from the host, so it can be part of a captured graph."""
+        if self.mean is not None:
+            self.mean.lerp_(self._values, self._pull)
+
+    def mark(self) -> None:
+        """Before a validation."""
+        if self.config.kind == "last":
+            self.kept = [*self.kept[1 - self.config.last or len(self.kept) :], self._values.clone()]
+
+    @property
+    def current(self) -> Float[Tensor, "all"]:
+        """The mean as it stands, or the weights themselves."""
+        if self.mean is not None:
+            return self.mean
+        return torch.stack(self.kept).mean(dim=0) if self.kept else self._values
+
+    def state(self) -> dict[str, Tensor]:
+        own = {f"last.{index}": kept for index, kept in enumerate(self.kept)}
+        return own if self.mean is None else {"mean": self.mean}
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        if self.mean is not None:
+            self.mean.copy_(state["mean"])
+        device = self._values.device
+        self.kept = [
+            state[f"last.{index}"].to(device) for index in range(len(state)) if f"last.{index}" in state
+        ]

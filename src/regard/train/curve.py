@@ -1,0 +1,41 @@
+"""The training curve as a picture, from a run's log: loss as it falls, the metric as it rises."""
+
+from pathlib import Path
+from typing import Any
+
+from regard.train.report import read_log
+
+PICTURE = "curve.png"
+BLUE, RED, GREY = "#2166ac", "#b2182b", "#4d4d4d"
+
+
+def draw_curve(folder: Path, metric: str) -> Path | None:
+    """Write curve.png beside the log. None where there is nothing to draw, or nothing to draw with:
+    matplotlib is an extra (pip install regard[look])."""
+    entries = read_log(folder)
+    steps = [(entry["step"], entry["loss"]) for entry in entries if "loss" in entry]
+    looks = [(entry["step"], entry["valid"]) for entry in entries if entry.get("valid")]
+    if len(steps) < 2:
+        return None
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return None
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes: Any = figure.subplots()
+    axes.plot(*zip(*steps, strict=True), color=BLUE, linewidth=1.2, label="training loss")
+    axes.set(xlabel="step", ylabel="loss per token", title=folder.resolve().name)
+    axes.grid(alpha=0.3)
+    lines = [*axes.lines, *_add(axes, looks, "loss", color=RED, marker="o", label="validation loss")]
+    if metric != "loss":
+        other = axes.twinx()
+        other.set(ylabel=metric)
+        lines += _add(other, looks, metric, color=GREY, marker="s", linestyle="--", label=metric)
+    axes.legend(handles=lines, loc="center right", frameon=False)
+    figure.savefig(folder / PICTURE, dpi=120)
+    return folder / PICTURE
+
+
+def _add(axes: Any, looks: list[tuple[int, dict[str, float]]], name: str, **style: Any) -> list[Any]:
+    found = [(step, figures[name]) for step, figures in looks if name in figures]
+    return axes.plot(*zip(*found, strict=True), markersize=3, **style) if found else []

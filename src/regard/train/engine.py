@@ -1,0 +1,149 @@
+"""One step of training: gradients of all parts, added up; then one update.
+
+    work      for each part: loss, backward; gradients and sums add up
+    update    add up over ranks, divide by the tokens of the whole step, clip, AdamW, average, back to zero
+
+Both run as written, or on CUDA as captured graphs that one launch replays. Nothing is read back by the host
+within a step. Random numbers (dropout) are a function of (seed, step, part): a resumed run, or one shared
+out among ranks, draws what an uninterrupted single one would. An update whose loss or gradient is not finite
+does not happen.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from regard.train.average import Average, AverageConfig
+from regard.train.flat import FlatParameters
+from regard.train.objectives import Sums
+from regard.train.optim import FlatAdam, OptimizerConfig
+from regard.train.ranks import Ranks
+
+STATISTICS = ("loss", "surprise", "norm", "skipped")
+"""What a step leaves to be read: means over its tokens, the length of the gradient, and 1 if it was
+skipped."""
+
+
+class Batch(Protocol):
+    @property
+    def tokens(self) -> int:
+        """How many are predicted; known on the host."""
+
+    def to(self, device: torch.device) -> Any: ...
+
+    def tensors(self) -> Sequence[Tensor]:
+        """What changes from batch to batch on the device, always in the same sizes if it is to be
+        captured."""
+
+
+class Engine:
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Callable[[Any], Sums],
+        *,
+        optimizer: OptimizerConfig,
+        average: AverageConfig,
+        ranks: Ranks,
+        seed: int,
+        bfloat16: bool = False,
+        captured: bool = False,
+    ) -> None:
+        """`captured` needs CUDA, and batches and a loss whose sizes never change."""
+        self._loss = loss
+        self._clip = optimizer.clip
+        self._ranks = ranks
+        self._seed = seed
+        self._bfloat16 = bfloat16
+        self._captured = captured
+        self.weights = FlatParameters(model, totals=len(Sums._fields))
+        self.optimizer = FlatAdam(self.weights, optimizer)
+        self.average = Average(self.weights.values, average)
+        self.statistics = torch.zeros(len(STATISTICS), device=ranks.device)
+        self._held: Any = None
+        self._work_graph: Any = None
+        self._update_graph: Any = None
+
+    def step(self, step: int, parts: Sequence[tuple[int, Batch]], rate: float) -> None:
+        """The `step`-th, from 1. Each part comes with its number, which seeds its dropout."""
+        self.optimizer.set_rate(rate)
+        self.average.prepare(step)
+        for number, part in parts:
+            if self._captured and self._work_graph is None:
+                self._capture_work(part)  # before the seed: rehearsals draw random numbers
+            torch.manual_seed(_mixed(self._seed, step, number))
+            if self._captured:
+                self._replay_work(part)
+            else:
+                self._work(part.to(self._ranks.device))
+        self._ranks.add_up(self.weights.travelling)
+        if self._captured:
+            self._replay_update()
+        else:
+            self._update()
+
+    def forget(self) -> None:
+        """Undo what a step has added up so far, and let go of the captured graphs."""
+        self._held = self._work_graph = self._update_graph = None
+        self.weights.zero()
+
+    def _work(self, batch: Any) -> None:
+        # Every weight is used once in a pass: a cache of their casts would only keep memory.
+        with torch.autocast(
+            self._ranks.device.type, torch.bfloat16, enabled=self._bfloat16, cache_enabled=False
+        ):
+            sums = self._loss(batch)
+        sums.loss.backward()
+        self.weights.totals.add_(torch.stack([each.detach().float() for each in sums]))
+
+    def _update(self) -> None:
+        loss, surprise, tokens = self.weights.totals
+        gradients = self.weights.gradients
+        norm = torch.linalg.vector_norm(gradients) / tokens
+        shrink = (self._clip / (norm + 1e-6)).clamp(max=1.0) if self._clip else 1.0
+        gradients.mul_(shrink / tokens)
+        self.optimizer.skip.copy_(~torch.isfinite(norm + loss))
+        self.optimizer.step()
+        self.average.follow()
+        self.statistics.copy_(torch.stack([loss / tokens, surprise / tokens, norm, self.optimizer.skip]))
+        self.weights.zero()
+
+    def _capture_work(self, part: Batch) -> None:
+        self._held = part.to(self._ranks.device)
+        self._work_graph = self._capture(lambda: self._work(self._held), rehearsals=2)
+
+    def _replay_work(self, part: Batch) -> None:
+        for held, fresh in zip(self._held.tensors(), part.tensors(), strict=True):
+            held.copy_(fresh, non_blocking=True)
+        self._work_graph.replay()
+
+    def _replay_update(self) -> None:
+        if self._update_graph is None:
+            self._update_graph = self._capture(self._update, rehearsals=0)
+        self._update_graph.replay()
+
+    def _capture(self, work: Callable[[], None], rehearsals: int) -> Any:
+        """The graph of some work. Rehearsals let libraries and compilers set themselves up; what they add to
+        the gradients is taken back."""
+        kept = self.weights.travelling.clone()
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(rehearsals):
+                work()
+        torch.cuda.current_stream().wait_stream(side)
+        self.weights.travelling.copy_(kept)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            work()
+        return graph
+
+
+def _mixed(seed: int, step: int, part: int) -> int:
+    """One seed out of three numbers (splitmix64's finaliser)."""
+    value = (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + part * 0x94D049BB133111EB + 1) % 2**64
+    value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    value = (value ^ value >> 27) * 0x94D049BB133111EB % 2**64
+    return (value ^ value >> 31) % 2**63

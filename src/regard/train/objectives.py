@@ -1,0 +1,88 @@
+"""What training makes small, summed over the predicted tokens of a batch.
+
+    cross-entropy      - log p(y)
+    label smoothing    - (1 - e) log p(y) - e / V sum_v log p(v)           Szegedy et al. 2016
+    R-Drop             + a (KL(p || q) + KL(q || p)) / 2, p and q from two passes with other dropout
+                                                                          Liang et al. 2021
+
+Sums, not means: the trainer divides by the number of tokens of the whole step, so that parts of a batch add
+up to the batch, whatever their sizes.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+HIDDEN = -100
+"""The label of a position that is not predicted."""
+
+
+class Sums(NamedTuple):
+    """Over the predicted tokens of a batch."""
+
+    loss: Float[Tensor, ""]
+    """What is made small."""
+    surprise: Float[Tensor, ""]
+    """- log p(y), whatever the loss: its mean is the logarithm of the perplexity."""
+    tokens: Float[Tensor, ""]
+    """How many are predicted."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LossConfig:
+    label_smoothing: float = 0.1
+    """Share of the probability that is spread over the whole vocabulary."""
+    r_drop: float = 0.0
+    """Weight of the disagreement between two passes with other dropout. 0: one pass, half the time."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.label_smoothing < 1:
+            raise ValueError(f"label_smoothing={self.label_smoothing} must be in [0, 1)")
+        if self.r_drop < 0:
+            raise ValueError(f"r_drop={self.r_drop} must be 0 or more")
+
+
+def token_loss(
+    logits: Float[Tensor, "tokens vocab"], labels: Int[Tensor, "tokens"], label_smoothing: float
+) -> Sums:
+    return _sums(F.log_softmax(logits.float(), dim=-1), labels, label_smoothing)
+
+
+def agreeing_loss(
+    logits: Float[Tensor, "twice vocab"],
+    labels: Int[Tensor, "tokens"],
+    label_smoothing: float,
+    r_drop: float,
+) -> Sums:
+    """Of two passes over the same tokens, one behind the other."""
+    logs = F.log_softmax(logits.float(), dim=-1)
+    both = _sums(logs, labels.repeat(2), label_smoothing)
+    first, second = logs.chunk(2)
+    loss = both.loss / 2 + r_drop * disagreement(first, second, labels)
+    return Sums(loss, both.surprise / 2, both.tokens / 2)
+
+
+def _sums(logs: Float[Tensor, "tokens vocab"], labels: Int[Tensor, "tokens"], label_smoothing: float) -> Sums:
+    """From log-probabilities, which are the one thing here that takes time: they are computed once."""
+    shown = labels != HIDDEN
+    surprise = F.nll_loss(logs, labels, ignore_index=HIDDEN, reduction="sum")
+    loss = surprise
+    if label_smoothing:
+        spread = -torch.where(shown, logs.mean(dim=-1), 0.0).sum()
+        loss = (1 - label_smoothing) * surprise + label_smoothing * spread
+    return Sums(loss, surprise.detach(), shown.sum().float())
+
+
+def disagreement(
+    first: Float[Tensor, "tokens vocab"],
+    second: Float[Tensor, "tokens vocab"],
+    labels: Int[Tensor, "tokens"],
+) -> Float[Tensor, ""]:
+    """Of two sets of log-probabilities: (KL(p || q) + KL(q || p)) / 2, summed over the predicted tokens,
+    which is the sum of (p - q)(log p - log q) / 2."""
+    each = ((first.exp() - second.exp()) * (first - second)).sum(dim=-1) / 2
+    return torch.where(labels != HIDDEN, each, 0.0).sum()

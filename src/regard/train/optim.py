@@ -1,0 +1,130 @@
+"""AdamW and its learning rate.
+
+    m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,  w -= rate (m^ / (sqrt(v^) + eps) + decay w)
+                                                                     Loshchilov and Hutter 2019
+
+The rate rises linearly over the warm-up, then
+
+    paper          d_model^-0.5 step^-0.5, no peak to choose              Vaswani et al. 2017, eq. 3
+    inverse_sqrt   peak sqrt(warmup / step): the paper's shape, with a peak
+    cosine         half a wave down to `final`                            Loshchilov and Hutter 2017
+    linear         a straight line down to `final`
+    constant       the peak
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from regard.config import check_choices
+from regard.train.flat import FlatParameters
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OptimizerConfig:
+    learning_rate: float | None = None
+    """The highest rate, reached at the end of the warm-up: 0.001 unless given. For the paper's schedule, a
+    factor on its formula: 1 unless given."""
+    schedule: Literal["cosine", "inverse_sqrt", "linear", "constant", "paper"] = "cosine"
+    """How the rate falls after the warm-up."""
+    warmup: int = 400
+    """Steps over which the rate rises."""
+    final: float = 0.0
+    """Share of the peak that is left at the last step (cosine, linear)."""
+    betas: tuple[float, float] = (0.9, 0.98)
+    """How slowly the means of the gradients and of their squares move."""
+    eps: float = 1e-9
+    """Keeps the division finite."""
+    weight_decay: float = 0.0
+    """Pull of matrices towards 0; embeddings, biases and norms are left alone."""
+    clip: float = 1.0
+    """Longest gradient; longer ones are shortened to it. 0: never."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        for name in ("learning_rate", "weight_decay", "clip", "final"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < math.inf:
+                raise ValueError(f"{name}={value} must be 0 or more")
+        if self.warmup < 0:
+            raise ValueError(f"warmup={self.warmup} must be 0 or more")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas={list(self.betas)} must both be in [0, 1)")
+        if self.eps <= 0:
+            raise ValueError(f"eps={self.eps} must be greater than 0")
+
+
+def learning_rate(step: int, steps: int, config: OptimizerConfig, d_model: int) -> float:
+    """The rate of this step, counted from 1 to `steps`."""
+    warmup = max(config.warmup, 1)
+    if config.schedule == "paper":
+        factor = 1.0 if config.learning_rate is None else config.learning_rate
+        return factor * d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
+    peak = 1e-3 if config.learning_rate is None else config.learning_rate
+    if step < config.warmup:
+        return peak * step / warmup
+    gone = min(1.0, (step - config.warmup) / max(steps - config.warmup, 1))
+    match config.schedule:
+        case "inverse_sqrt":
+            return peak * math.sqrt(warmup / max(step, warmup))
+        case "cosine":
+            return peak * (config.final + (1 - config.final) * (1 + math.cos(math.pi * gone)) / 2)
+        case "linear":
+            return peak * (config.final + (1 - config.final) * (1 - gone))
+        case "constant":
+            return peak
+
+
+class FlatAdam:
+    """AdamW over flat weights; its own state is flat vectors too."""
+
+    def __init__(self, weights: FlatParameters, config: OptimizerConfig) -> None:
+        device = weights.values.device
+        parts = [(weights.decayed, config.weight_decay), (weights.plain, 0.0)]
+        # On CUDA the rate is a tensor: a captured step reads it anew each time.
+        self._rate = torch.zeros((), device=device) if device.type == "cuda" else None
+        self._adam = torch.optim.AdamW(
+            [{"params": [part], "weight_decay": decay} for part, decay in parts if part.numel()],
+            lr=0.0 if self._rate is None else self._rate,
+            betas=config.betas,
+            eps=config.eps,
+            fused=True,
+            capturable=self._rate is not None,
+        )
+        self.skip = torch.zeros((), device=device)
+        """1 where the next step must change nothing: torch's own way to decide that on the device."""
+        self._adam.found_inf = self.skip  # type: ignore[attr-defined]
+        self.means, self.squares = torch.zeros_like(weights.values), torch.zeros_like(weights.values)
+        self._counts = [torch.zeros((), device=device) for part, _ in parts if part.numel()]
+        start = 0
+        for group, count in zip(self._adam.param_groups, self._counts, strict=True):
+            (part,) = group["params"]
+            stop = start + part.numel()
+            self._adam.state[part] = {
+                "step": count,
+                "exp_avg": self.means[start:stop],
+                "exp_avg_sq": self.squares[start:stop],
+            }
+            start = stop
+
+    def set_rate(self, rate: float) -> None:
+        if self._rate is not None:
+            self._rate.fill_(rate)
+        else:
+            for group in self._adam.param_groups:
+                group["lr"] = rate
+
+    def step(self) -> None:
+        self._adam.step()
+
+    @property
+    def updates(self) -> int:
+        """Steps that did change the weights."""
+        return int(self._counts[0])
+
+    @updates.setter
+    def updates(self, updates: int) -> None:
+        for count in self._counts:
+            count.fill_(updates)

@@ -1,0 +1,455 @@
+"""The loop: batches in, a trained model out; can be stopped at any moment and continued as if it never was.
+
+    for each step:   engine.step(batches of the step)
+    now and then:    log; validate with the averaged weights, keep the best; write a checkpoint
+
+What makes a run exact: batches, dropout and the learning rate are functions of the step alone, so that a
+checkpoint is the weights, the optimizer's state and one number.
+"""
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, Protocol, cast
+
+import torch
+from rich.console import Console
+from torch import Tensor, nn
+
+from regard.config import check_choices
+from regard.data.batches import prefetch
+from regard.nn.layers import TransformerLayer
+from regard.train import checkpoint
+from regard.train.average import AverageConfig
+from regard.train.engine import STATISTICS, Engine
+from regard.train.objectives import Sums
+from regard.train.optim import OptimizerConfig, learning_rate
+from regard.train.ranks import Ranks
+from regard.train.report import Report
+
+CHECKPOINT = "checkpoint.safetensors"
+TOLERATED = 5
+"""So many updates in a row may be skipped for a gradient that is not finite."""
+
+
+LONG = 5e10
+"""Compiling wins its time back in runs with at least so many parameters times steps,"""
+LONG_MINUTES = 3.0
+"""or with at least so much time."""
+
+
+class TrainingError(RuntimeError):
+    """Training cannot go on; the message says why and what to try."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainConfig:
+    steps: int = 10_000
+    """Updates of the weights."""
+    minutes: float = 0.0
+    """Stop after so much time, validations included; the learning rate falls to its end by then. 0: no limit.
+    How many steps that makes hangs on the machine, so such a run cannot be repeated to the bit."""
+    seed: int = 0
+    """Initial weights, order of the examples, dropout: all of it is a function of this number."""
+    validate_every: int = 500
+    """Steps between validations."""
+    patience: int = 0
+    """Stop after so many validations without a better figure. 0: never."""
+    log_every: int = 50
+    """Steps between lines of the log."""
+    save_every: int = 0
+    """Steps between checkpoints; one is written at every validation anyway."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Of the matrix products; weights are always float32. auto: bfloat16 on CUDA."""
+    compile: Literal["auto", "yes", "no"] = "auto"
+    """Compile the layers. auto: on CUDA, where the run is long enough to win the time back."""
+    capture: Literal["auto", "yes", "no"] = "auto"
+    """Replay each step as a captured CUDA graph. auto: wherever the model allows it."""
+    workers: int = 1
+    """Threads that prepare the next batches while a GPU computes. On the CPU none do: they would only be in
+    the way of the threads that compute, which made training half as fast."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        for name in ("steps", "validate_every", "log_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        for name in ("seed", "minutes", "patience", "save_every", "workers"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name}={getattr(self, name)} must be 0 or more")
+
+
+class Feed(Protocol):
+    """Where the batches of a step come from."""
+
+    def parts(self, step: int, split: int) -> list[tuple[int, Any]]:
+        """This rank's batches of a step, from 1, each with its number among all of the step. `split` cuts
+        each batch in so many, for a device too small for it."""
+
+
+Validate = Callable[[], tuple[Mapping[str, float], str]]
+"""Figures of the model as it stands, and an example of what it says."""
+
+
+@dataclass(slots=True)
+class Standing:
+    """Where a run stands: beside the vectors, all that a checkpoint holds."""
+
+    step: int = 0
+    best: dict[str, float] = field(default_factory=dict)
+    best_step: int = 0
+    waited: int = 0
+    """Validations since the best."""
+    skipped: int = 0
+    """Updates that were not finite."""
+    in_a_row: int = 0
+    seconds: float = 0.0
+    split: int = 1
+    steps: int = 0
+    """How many there will be, as far as is known."""
+    finished: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    step: int
+    steps: int
+    best: Mapping[str, float]
+    best_step: int
+    skipped: int
+    seconds: float
+    """Of training and validation, all sittings together."""
+    stopped: int | None
+    """The signal that ended it, if one did."""
+
+
+class Trainer:
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Callable[[Any], Sums],
+        feed: Feed,
+        config: TrainConfig,
+        *,
+        optimizer: OptimizerConfig,
+        average: AverageConfig,
+        folder: Path,
+        ranks: Ranks,
+        console: Console,
+        d_model: int,
+        static: bool,
+        metric: tuple[str, Literal["high", "low"]] = ("loss", "low"),
+        validate: Validate | None = None,
+        keep: Callable[[Mapping[str, Tensor], Mapping[str, Any]], None],
+    ) -> None:
+        """`keep` is given the weights worth keeping, by name, with their figures. `static` says that sizes
+        never change from batch to batch, so that a step can be compiled and captured."""
+        self.model, self.feed, self.config, self.ranks = model, feed, config, ranks
+        self.folder, self.console, self.optimizer = folder, console, optimizer
+        self._d_model, self._metric, self._validate, self._keep = d_model, metric, validate, keep
+        on_cuda = ranks.device.type == "cuda"
+        size = sum(parameter.numel() for parameter in model.parameters())
+        long = config.minutes >= LONG_MINUTES if config.minutes else size * config.steps >= LONG
+        self.compiled = static and (on_cuda and long if config.compile == "auto" else config.compile == "yes")
+        captured = on_cuda and static and config.capture != "no"
+        if self.compiled:
+            for layer in model.modules():
+                if isinstance(layer, TransformerLayer):
+                    layer.compile(fullgraph=True, dynamic=False)
+        self.engine = Engine(
+            model,
+            loss,
+            optimizer=optimizer,
+            average=average,
+            ranks=ranks,
+            seed=config.seed,
+            bfloat16=on_cuda if config.precision == "auto" else config.precision == "bfloat16",
+            captured=captured,
+        )
+        self.standing = Standing(steps=config.steps)
+        self._rate = 0.0
+        self._history: list[Tensor] = []
+        """Statistics of the last steps, not read yet."""
+        self._counted = 0
+        self._logged = time.monotonic()
+
+    @property
+    def path(self) -> Path:
+        return self.folder / CHECKPOINT
+
+    def resume(self) -> None:
+        """Continue from the folder's checkpoint."""
+        tensors, facts = checkpoint.read(self.path)
+        if facts["places"] != self._places():
+            raise checkpoint.CheckpointError(
+                f"{self.path}: the weights of another model; resume with the recipe that began it"
+            )
+        own = "average."
+        averages = {name[len(own) :]: v for name, v in tensors.items() if name.startswith(own)}
+        if self.engine.average.mean is not None and "mean" not in averages:
+            raise checkpoint.CheckpointError(
+                f"{self.path}: it holds no mean of the weights; resume with the average.kind that began it"
+            )
+        for name, vector in self._vectors().items():
+            vector.copy_(tensors[name])
+        self.engine.average.load(averages)
+        self.engine.optimizer.updates = facts["updates"]
+        self.standing = standing = Standing(**facts["standing"])
+        if "history" in tensors:
+            self._history = [*tensors["history"].to(self.ranks.device)]
+        # more steps or more patience than before: it goes on
+        if not self.config.minutes:
+            standing.steps = self.config.steps
+        elif standing.finished:
+            self._plan()
+        standing.finished = self._finished()
+
+    def run(self) -> Outcome:
+        """Train to the end, or until a signal asks to stop: then a checkpoint is written first."""
+        standing, config = self.standing, self.config
+        report = Report(
+            self.folder, config.steps, self.console, start=standing.step, quiet=not self.ranks.first
+        )
+        if standing.step == 0 and self.ranks.first:
+            self.path.unlink(missing_ok=True)  # of a run that this one takes the place of
+        began, before = time.monotonic(), standing.seconds
+        with _listening() as stop:
+            try:
+                for split, parts in self._steps():
+                    standing.step += 1
+                    parts = self._step(parts if split == standing.split else None, report)
+                    self._history.append(self.engine.statistics.clone())
+                    self._counted += sum(part.tokens for _, part in parts)
+                    report.moved(standing.step, standing.steps)
+                    standing.seconds = before + time.monotonic() - began
+                    asked = self._asked(stop)
+                    self._plan()
+                    last = standing.step >= standing.steps
+                    if last or standing.step % config.log_every == 0:
+                        self._log(report)
+                    if last or standing.step % config.validate_every == 0:
+                        self._look(report)
+                        standing.seconds = before + time.monotonic() - began
+                        standing.finished = self._finished()
+                        self._save()
+                    elif asked or (config.save_every and standing.step % config.save_every == 0):
+                        self._save()
+                    if standing.finished or asked:
+                        break
+            finally:
+                report.close()
+        return Outcome(
+            step=standing.step,
+            steps=standing.steps,
+            best=standing.best,
+            best_step=standing.best_step,
+            skipped=standing.skipped,
+            seconds=standing.seconds,
+            stopped=stop.signal if not standing.finished else None,
+        )
+
+    def _finished(self) -> bool:
+        standing = self.standing
+        return standing.step >= standing.steps or 0 < self.config.patience <= standing.waited
+
+    def _steps(self) -> Iterator[tuple[int, list[tuple[int, Any]]]]:
+        """The batches of each step that is left, prepared ahead, and in how many pieces they were cut."""
+        config = self.config
+
+        def pinned(step: int) -> tuple[int, list[tuple[int, Any]]]:
+            split = self.standing.split
+            parts = self.feed.parts(step, split)
+            return split, [(number, part.pin()) for number, part in parts] if on_cuda else parts
+
+        on_cuda = self.ranks.device.type == "cuda"
+        workers = config.workers if on_cuda else 0
+        left = range(self.standing.step + 1, config.steps + 1) if not self.standing.finished else range(0)
+        jobs = (partial(pinned, step) for step in left)
+        return prefetch(jobs, workers=workers, ahead=4 * max(workers, 1))
+
+    def _step(self, parts: list[tuple[int, Any]] | None, report: Report) -> list[tuple[int, Any]]:
+        """One step; where the device's memory does not do, the same step in smaller pieces. None: the parts
+        were prepared before it was known how small."""
+        step = self.standing.step
+        self._rate = learning_rate(step, self.standing.steps, self.optimizer, self._d_model)
+        while True:
+            if parts is None:
+                parts = self.feed.parts(step, self.standing.split)
+            try:
+                self.engine.step(step, parts, self._rate)
+                return parts
+            except torch.OutOfMemoryError as error:
+                self.engine.forget()
+                torch.cuda.empty_cache()
+                if self.standing.split >= 64:
+                    raise TrainingError(
+                        f"step {step}: a batch cut in {self.standing.split} is still too large for the "
+                        f"memory of {self.ranks.device}: lower batch.tokens or choose a smaller model"
+                    ) from error
+                self.standing.split *= 2
+                report.say(
+                    f"step {step}: out of memory; batches are now computed in {self.standing.split} pieces, "
+                    "and the step stays the same"
+                )
+                parts = None
+
+    def _plan(self) -> None:
+        """With a limit of time: how many steps there will be, at the speed so far."""
+        standing = self.standing
+        if not self.config.minutes or (self.ranks.count > 1 and standing.step % self.config.log_every):
+            return  # ranks have to agree, which costs a message
+        share = self.ranks.share(standing.seconds) / (60 * self.config.minutes)
+        standing.steps = min(self.config.steps, max(standing.step, round(standing.step / share)))
+
+    def _asked(self, stop: "_Stop") -> bool:
+        """Whether a signal came. Ranks have to agree, which costs a message, so they ask rarely."""
+        if self.ranks.count == 1:
+            return stop.signal is not None
+        if self.standing.step % self.config.log_every:
+            return False
+        return bool(self.ranks.share(stop.signal is not None))
+
+    def _log(self, report: Report) -> None:
+        """Read what the steps since the last time have left."""
+        standing = self.standing
+        rows = torch.stack(self._history).tolist()
+        now = time.monotonic()
+        figures = [dict(zip(STATISTICS, row, strict=True)) for row in rows]
+        for step, figure in enumerate(figures, start=standing.step - len(figures) + 1):
+            standing.in_a_row = standing.in_a_row + 1 if figure["skipped"] else 0
+            standing.skipped += int(figure["skipped"])
+            if standing.in_a_row >= TOLERATED:
+                raise TrainingError(
+                    f"step {step}: the loss or its gradient was not finite {TOLERATED} times in a row; the "
+                    "weights are those from before. Lower optimizer.learning_rate, or raise optimizer.warmup"
+                )
+        whole = [figure for figure in figures if not figure["skipped"]]
+        if whole:
+            surprise = sum(figure["surprise"] for figure in whole) / len(whole)
+            tokens = self._counted * self.ranks.count
+            report.logged(
+                standing.step,
+                {
+                    "loss": sum(figure["loss"] for figure in whole) / len(whole),
+                    "perplexity": math.exp(min(surprise, 700.0)),
+                    "norm": sum(figure["norm"] for figure in whole) / len(whole),
+                    "rate": self._rate,
+                    "tokens_per_second": tokens / max(now - self._logged, 1e-9),
+                    "seconds": standing.seconds,
+                    "skipped": standing.skipped,
+                },
+            )
+        self._history, self._counted, self._logged = [], 0, now
+
+    def _look(self, report: Report) -> None:
+        """Validate the averaged weights; keep them if they are the best."""
+        standing, engine = self.standing, self.engine
+        engine.average.mark()
+        weights = engine.average.current
+        figures: Mapping[str, float] = {}
+        example = ""
+        began = time.monotonic()
+        if self._validate is not None:
+            if self.ranks.first:
+                figures, example = self._validated(weights)
+            figures, example = self.ranks.share((figures, example))
+        name, wanted = self._metric
+        if self._validate is not None and name not in figures:
+            raise ValueError(f"metric {name!r} is none of those measured: {', '.join(figures)}")
+        better = not standing.best or not figures or _better(figures[name], standing.best[name], wanted)
+        standing.waited = 0 if better else standing.waited + 1
+        if better:
+            standing.best, standing.best_step = dict(figures), standing.step
+            if self.ranks.first:
+                facts = {"step": standing.step, "seconds": standing.seconds, "valid": dict(figures)}
+                self._keep(engine.weights.named(weights), facts)
+        report.validated(
+            standing.step, figures, best=better, example=example, seconds=time.monotonic() - began
+        )
+        self._logged = time.monotonic()  # validation is no part of the speed of training
+
+    def _validated(self, weights: Tensor) -> tuple[Mapping[str, float], str]:
+        values = self.engine.weights.values
+        own = values.clone()
+        values.copy_(weights)
+        self.model.eval()
+        try:
+            with uncompiled(self.compiled), torch.no_grad():
+                return cast(Validate, self._validate)()
+        finally:
+            self.model.train()
+            values.copy_(own)
+
+    def _save(self) -> None:
+        if self.ranks.first:
+            beside = {f"average.{name}": vector for name, vector in self.engine.average.state().items()}
+            if self._history:
+                beside["history"] = torch.stack(self._history)
+            facts = {
+                "standing": asdict(self.standing),
+                "updates": self.engine.optimizer.updates,
+                "places": self._places(),
+            }
+            checkpoint.write(self.path, {**self._vectors(), **beside}, facts)
+        self.ranks.wait()
+
+    def _vectors(self) -> dict[str, Tensor]:
+        engine = self.engine
+        return {
+            "weights": engine.weights.values,
+            "means": engine.optimizer.means,
+            "squares": engine.optimizer.squares,
+        }
+
+    def _places(self) -> dict[str, list[int]]:
+        return {name: [place.start, *place.shape] for name, place in self.engine.weights.places.items()}
+
+
+def _better(figure: float, best: float, wanted: Literal["high", "low"]) -> bool:
+    """No number at all is the worst."""
+    if math.isnan(figure) or math.isnan(best):
+        return not math.isnan(figure)
+    return figure > best if wanted == "high" else figure < best
+
+
+@contextmanager
+def uncompiled(compiled: bool) -> Iterator[None]:
+    """Sizes change from here on: let compiled layers run as they are written."""
+    if not compiled:
+        yield  # the compiler takes seconds to import
+        return
+    with torch.compiler.set_stance("force_eager"):
+        yield
+
+
+@dataclass(slots=True)
+class _Stop:
+    signal: int | None = None
+
+
+@contextmanager
+def _listening() -> Iterator[_Stop]:
+    """SIGINT and SIGTERM are noted, not obeyed at once; a second one is. Only the main thread can listen."""
+    stop = _Stop()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def note(number: int, frame: object) -> None:
+        stop.signal = number
+        signal.signal(number, before[signal.Signals(number)])
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, note)
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,101 @@
+"""What a stream of lines becomes in a file, in each format."""
+
+import io
+import json
+
+import pytest
+
+from regard.decode import DecodeConfig
+from regard.tasks.lines import translate_lines
+from tests.tasks.copying import WORDS, translator
+
+pytestmark = pytest.mark.filterwarnings("ignore::regard.tasks.translation.TranslationWarning")
+TEXTS = ["mirror garden", "", "harbour", " ".join(WORDS * 2)]
+CONFIG = DecodeConfig(beam=3, maximum=8)
+
+
+def written(**settings):
+    random = translator(decoding=CONFIG)
+    out = io.StringIO()
+    counts = translate_lines(random, (text + "\n" for text in TEXTS), out, **settings)
+    text = out.getvalue()
+    assert text.endswith("\n")
+    return counts, text[:-1].split("\n"), random.translate(TEXTS, align=True)
+
+
+def test_plain_lines_stay_in_step_and_are_counted():
+    counts, lines, found = written(window=2)
+    assert lines == [each.text for each in found]
+    unfinished = sum(not each.finished for each in found)
+    assert (counts.lines, counts.blank, counts.split, counts.unfinished) == (4, 1, 1, unfinished)
+
+
+def test_scores_stand_before_the_text():
+    _, lines, found = written(scores=True)
+    assert lines == [f"{each.score:.4f}\t{each.text}" for each in found]
+
+
+def test_alignment_stands_behind_the_text():
+    _, lines, found = written(align=True)
+    links = [" ".join(f"{i}-{j}" for i, j in each.alignment) for each in found]
+    assert lines == [f"{each.text} ||| {own}" for each, own in zip(found, links, strict=True)]
+
+
+def test_several_translations_are_written_as_moses_does():
+    _, lines, _ = written(n_best=2)
+    best = translator(decoding=DecodeConfig(beam=3, maximum=8, n_best=2)).translate(TEXTS)
+    wanted = [
+        f"{number} ||| {each.text} ||| {each.score:.4f}"
+        for number, translation in enumerate(best)
+        for each in translation.alternatives
+    ]
+    assert lines == wanted
+    assert len(lines) == 2 + 1 + 2 + 2
+
+
+def test_a_wider_list_widens_the_beam():
+    _, lines, _ = written(n_best=5)
+    assert sum(line.startswith("0 |||") for line in lines) == 5
+
+
+def test_json_has_everything_one_object_a_line():
+    _, lines, _ = written(as_json=True, n_best=2, align=True)
+    objects = [json.loads(line) for line in lines]
+    assert [each["source"] for each in objects] == TEXTS
+    assert len(objects[0]["alternatives"]) == 2
+    assert "alignment" in objects[0]
+
+
+def test_alignment_of_several_translations_needs_json():
+    with pytest.raises(ValueError, match="or JSON"):
+        written(n_best=2, align=True)
+
+
+def test_a_newline_from_the_model_does_not_break_the_line(monkeypatch):
+    from regard.text import Tokenizer
+
+    decode = Tokenizer.decode
+    monkeypatch.setattr(Tokenizer, "decode", lambda self, ids: "a\nb\r\nc" if ids else decode(self, ids))
+    random, out = translator(decoding=CONFIG), io.StringIO()
+    translate_lines(random, ["mirror", "garden"], out)
+    assert out.getvalue() == "a b c\na b c\n"
+
+
+def test_output_is_flushed_before_the_next_window_is_read():
+    class Out(io.StringIO):
+        flushed = ""
+
+        def flush(self):
+            self.flushed = self.getvalue()
+
+    out = Out()
+    seen = []
+
+    def lines():
+        for text in ("mirror", "garden", "harbour"):
+            seen.append(out.flushed.count("\n"))
+            yield text
+
+    translate_lines(translator(decoding=CONFIG), lines(), out, window=2)
+    assert seen == [0, 0, 2]
+    assert out.flushed.count("\n") == 3

@@ -1,0 +1,125 @@
+"""On an NVIDIA GPU: a captured step is the step as it is written. tests/compiled has the compiled one."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from regard.data import BatchConfig, Plan
+from regard.models.seq2seq import Seq2Seq
+from regard.models.shape import TranslatorConfig
+from regard.nn.layers import TransformerLayer
+from regard.tasks.pairs import PairFeed, pair_lengths
+from regard.tasks.translate import TranslationLoss
+from regard.train.average import AverageConfig
+from regard.train.engine import Engine
+from regard.train.objectives import LossConfig
+from regard.train.optim import OptimizerConfig
+from regard.train.ranks import Ranks
+from tests.tasks.tiny import Columns
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+VOCABULARY = 40
+SHAPE = TranslatorConfig(preset="tiny", d_model=64, heads=2, d_ff=128, dropout=0.0)
+
+
+def feed(parts: int) -> PairFeed:
+    chance = np.random.default_rng(0)
+    store: Any = Columns.of([tuple(pair) for pair in chance.integers(2, 12, size=(60, 2)).tolist()])
+    for column in store.values():
+        column.values[:] %= VOCABULARY
+    return PairFeed(store, Plan(pair_lengths(store), BatchConfig(tokens=64, parts=parts)), static=True)
+
+
+def losses(
+    *,
+    dropout: float = 0.0,
+    parts: int = 2,
+    steps: range = range(1, 6),
+    compiled: bool = False,
+    rate: float = 1e-3,
+    r_drop: float = 0.0,
+    **settings: Any,
+) -> tuple[list[list[float]], Engine]:
+    """What the steps leave to be read, and the engine that made them."""
+    torch.manual_seed(0)
+    model = Seq2Seq(replace(SHAPE, dropout=dropout).build(VOCABULARY)).cuda().train()
+    loss = TranslationLoss(model, LossConfig(r_drop=r_drop))
+    if compiled:
+        loss.compile()
+        for layer in model.modules():
+            if isinstance(layer, TransformerLayer):
+                layer.compile(fullgraph=True, dynamic=False)
+    engine = Engine(
+        model,
+        loss,
+        optimizer=OptimizerConfig(eps=1e-4),  # what has no gradient but rounding stays still
+        average=AverageConfig(decay=0.9),
+        ranks=Ranks(rank=0, count=1, device=torch.device("cuda")),
+        seed=0,
+        **settings,
+    )
+    own, found = feed(parts), []
+    for step in steps:
+        engine.step(step, own.parts(step), rate)
+        found.append(engine.statistics.tolist())
+    return found, engine
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize(("bfloat16", "limit"), [(False, 1e-4), (True, 1e-2)])
+@pytest.mark.parametrize("r_drop", [0.0, 2.5])
+def test_a_captured_step_is_the_step_as_it_is_written(
+    bfloat16: bool, limit: float, parts: int, r_drop: float
+) -> None:
+    plain, written = losses(parts=parts, bfloat16=bfloat16, r_drop=r_drop)
+    captured, replayed = losses(parts=parts, bfloat16=bfloat16, r_drop=r_drop, captured=True)
+    np.testing.assert_allclose(captured, plain, rtol=limit, atol=limit)
+    assert written.optimizer.updates == replayed.optimizer.updates == 5
+    for one, other in (
+        (replayed.weights.values, written.weights.values),
+        (replayed.average.current, written.average.current),
+    ):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-3 if bfloat16 else 1e-5)
+
+
+def test_captured_dropout_falls_differently_at_every_step_and_is_a_function_of_it() -> None:
+    """Also where the graph is captured at a later step, as in a run that is resumed there."""
+    settings: dict[str, Any] = {"dropout": 0.3, "captured": True, "rate": 0.0}
+    found = [row[0] for row in losses(**settings)[0]]
+    assert np.isfinite(found).all()
+    still = [row[0] for row in losses(captured=True, rate=0.0)[0]]
+    assert all(abs(one - other) > 1e-4 for one, other in zip(found, still, strict=True))
+    later = [row[0] for row in losses(**settings, steps=range(3, 6))[0]]
+    assert later == pytest.approx(found[2:], rel=1e-5)
+
+
+def test_captured_dropout_differs_between_steps_with_the_same_batch() -> None:
+    _, engine = losses(dropout=0.3, captured=True, rate=0.0, steps=range(1, 2))
+    part, seen = feed(1).parts(1), set()
+    for step in range(2, 7):
+        engine.step(step, part, 0.0)
+        seen.add(engine.statistics[0].item())
+    assert len(seen) == 5
+
+
+def test_a_captured_update_that_is_not_finite_does_not_happen() -> None:
+    _, engine = losses(captured=True)
+    kept = engine.weights.values.clone()
+    engine.weights.totals[0] = float("nan")  # as a broken part would leave it
+    engine.step(6, feed(2).parts(6), 1e-3)
+    assert engine.statistics[3] == 1
+    assert torch.equal(engine.weights.values, kept)
+    assert engine.optimizer.updates == 5
+    engine.step(7, feed(2).parts(7), 1e-3)
+    assert engine.statistics[3] == 0
+    assert not torch.equal(engine.weights.values, kept)
+
+
+def test_a_captured_step_reads_the_rate_anew() -> None:
+    _, engine = losses(captured=True)
+    kept = engine.weights.values.clone()
+    engine.step(6, feed(2).parts(6), 0.0)
+    assert torch.equal(engine.weights.values, kept)
