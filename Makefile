@@ -28,6 +28,7 @@ bench: setup
 
 docs: setup
 	$(BIN)/python docs/contents.py --write
+	$(BIN)/python docs/settings.py --write
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis

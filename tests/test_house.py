@@ -94,19 +94,20 @@ def test_the_map_in_the_readme_is_true():
     assert mapped == present
 
 
-def contents():
-    spec = importlib.util.spec_from_file_location("contents", ROOT / "docs" / "contents.py")
+def script(name: str):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
 def test_every_row_of_the_contents_has_its_tests():
-    assert contents().problems() == []
+    assert script("contents").problems() == []
 
 
-def test_the_page_of_contents_is_up_to_date():
-    module = contents()
+@pytest.mark.parametrize("name", ["contents", "settings"])
+def test_the_pages_that_are_written_by_scripts_are_up_to_date(name):
+    module = script(name)
     assert module.PAGE.read_text(encoding="utf-8") == module.page(), "run make docs"
 
 

@@ -15,6 +15,7 @@ from regard.tasks import run
 from regard.tasks.folder import FolderError, load_weights, read_config, write_weights
 from regard.tasks.load import load
 from regard.tasks.translator import Translator
+from regard.text import DataError
 from regard.train.checkpoint import CheckpointError
 from tests.tasks import tiny
 
@@ -120,6 +121,14 @@ def test_a_folder_that_is_no_model_is_named(tmp_path: Path, model: Path) -> None
         read_config(model)
 
 
+@pytest.mark.parametrize("key", ["task", "model", "longest", "languages", "decode"])
+def test_a_key_that_is_missing_is_named(model: Path, key: str) -> None:
+    path = model / "config.json"
+    path.write_text(json.dumps({name: value for name, value in read_config(model).items() if name != key}))
+    with pytest.raises(FolderError, match=rf"config\.json: .*{'None' if key == 'task' else key}"):
+        opened(model)
+
+
 def test_weights_on_a_full_disk_leave_those_before(model: Path) -> None:
     before = (model / "model.safetensors").read_bytes()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -155,6 +164,23 @@ def test_resuming_with_another_model_or_other_text_is_refused_and_changes_nothin
         after = contents(model)
         changed = {name for name in before if before[name] != after[name]}
         assert not {name for name in changed if not name.startswith("tokens")}, tables
+
+
+def test_a_model_without_its_checkpoint_is_not_begun_anew_unasked(model: Path) -> None:
+    (model / "checkpoint.safetensors").unlink()
+    before = contents(model)
+    with pytest.raises(ConfigError, match=r"holds model\.safetensors but no checkpoint\.safetensors"):
+        run.train(None, out=model, resume=True, device="cpu", console=console())
+    assert contents(model) == before
+
+
+def test_a_test_that_has_no_pairs_is_told_before_training(tmp_path: Path) -> None:
+    for pairs in ([], tiny.pairs(3)):
+        test = tiny.write_pairs(tmp_path / "corpus", "test", pairs)
+        plain = tiny.recipe(tmp_path / "corpus", data={"test": test if not pairs else ["none.en", "none.de"]})
+        with pytest.raises((DataError, OSError), match=r"none\.en" if pairs else r"test\.en: no pairs to test on"):
+            run.train(plain, out=tmp_path / "model", check=False, device="cpu", console=console())
+        assert not (tmp_path / "model").exists()
 
 
 def test_overwriting_leaves_nothing_of_the_old_model(model: Path, tmp_path: Path) -> None:

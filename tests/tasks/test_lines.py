@@ -30,6 +30,13 @@ def test_plain_lines_stay_in_step_and_are_counted():
     assert (counts.lines, counts.blank, counts.split, counts.unfinished) == (4, 1, 1, unfinished)
 
 
+def test_lines_with_words_outside_the_vocabulary_are_counted():
+    known = translator(decoding=CONFIG)
+    assert known.tokenizer.unknown_rate(["mirror 世界"]) > 0
+    counts = translate_lines(known, ["mirror garden", "mirror 世界", "世"], io.StringIO())
+    assert counts.unknown == 2
+
+
 def test_scores_stand_before_the_text():
     _, lines, found = written(scores=True)
     assert lines == [f"{each.score:.4f}\t{each.text}" for each in found]

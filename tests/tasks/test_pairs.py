@@ -92,7 +92,15 @@ def test_languages_are_named_for_all_files_or_for_none() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"longest": 1}, {"hold_out": -1}, {"on_error": "ignore"}, {"train": ()}], ids=str
+    "wrong",
+    [
+        {"longest": 1},
+        {"hold_out": -1},
+        {"hold_out": 5, "valid": (PairFiles(source="a", target="b"),)},
+        {"on_error": "ignore"},
+        {"train": ()},
+    ],
+    ids=str,
 )
 def test_impossible_settings_are_refused_with_their_name(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):

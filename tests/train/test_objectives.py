@@ -1,3 +1,4 @@
+import math
 from typing import Any
 
 import pytest
@@ -90,7 +91,10 @@ def test_two_passes_pay_the_mean_of_their_losses_and_their_disagreement() -> Non
     torch.testing.assert_close(torch.autograd.grad(sums.loss, logits), torch.autograd.grad(expected, logits))
 
 
-@pytest.mark.parametrize("wrong", [{"label_smoothing": 1.0}, {"label_smoothing": -0.1}, {"r_drop": -1.0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"label_smoothing": 1.0}, {"label_smoothing": -0.1}, {"r_drop": -1.0}, {"r_drop": math.nan}],
+)
 def test_impossible_settings_are_refused_with_their_name(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         LossConfig(**wrong)

@@ -11,6 +11,7 @@ from regard.data import BatchConfig, Plan
 from regard.models.seq2seq import Seq2Seq
 from regard.models.shape import TranslatorConfig
 from regard.nn.layers import TransformerLayer
+from regard.nn.positions import PositionTable
 from regard.tasks.pairs import PairFeed, pair_lengths
 from regard.tasks.translate import TranslationLoss
 from regard.train.average import AverageConfig
@@ -116,6 +117,19 @@ def test_a_captured_update_that_is_not_finite_does_not_happen() -> None:
     engine.step(7, feed(2).parts(7), 1e-3)
     assert engine.statistics[3] == 0
     assert not torch.equal(engine.weights.values, kept)
+
+
+def test_a_captured_step_does_not_mind_that_a_longer_text_has_tables_grown() -> None:
+    """What lay where the old tables were is then anything."""
+    _, engine = losses(captured=True, rate=0.0, steps=range(1, 2))
+    before = engine.statistics.clone()
+    for part in engine.model.modules():
+        if isinstance(part, PositionTable):
+            part.look_up(torch.zeros(1, dtype=torch.int64, device="cuda"), 600, torch.float32)
+    anything = [torch.full((512 * 64,), torch.nan, device="cuda") for _ in range(64)]
+    engine.step(1, feed(2).parts(1), 0.0)
+    assert len(anything) == 64
+    torch.testing.assert_close(engine.statistics, before)
 
 
 def test_a_captured_step_reads_the_rate_anew() -> None:

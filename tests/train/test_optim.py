@@ -108,10 +108,10 @@ def test_the_rate_rises_in_a_straight_line_to_its_peak(schedule: Any) -> None:
 @pytest.mark.parametrize("step", [100, 101, 325, 550, 999, 1000])
 def test_after_the_warm_up_each_schedule_is_its_formula(step: int) -> None:
     gone = (step - 100) / 900
-    settings = {"warmup": 100, "learning_rate": 0.5, "final": 0.2}
-    assert rate(step, schedule="linear", **settings) == pytest.approx(0.5 * (1 - 0.8 * gone))
+    settings = {"warmup": 100, "learning_rate": 0.5}
+    assert rate(step, schedule="linear", final=0.2, **settings) == pytest.approx(0.5 * (1 - 0.8 * gone))
     cosine = 0.5 * (0.2 + 0.8 * (1 + math.cos(math.pi * gone)) / 2)
-    assert rate(step, schedule="cosine", **settings) == pytest.approx(cosine)
+    assert rate(step, schedule="cosine", final=0.2, **settings) == pytest.approx(cosine)
     assert rate(step, schedule="inverse_sqrt", **settings) == pytest.approx(0.5 * math.sqrt(100 / step))
     assert rate(step, schedule="constant", **settings) == 0.5
 
@@ -127,8 +127,9 @@ def test_a_rate_is_finite_and_positive_without_warm_up_and_where_warm_up_is_long
     schedule: Any,
 ) -> None:
     for warmup, steps in ((0, 10), (10, 10), (50, 10), (0, 1), (1, 1)):
+        final = 0.1 if schedule in ("cosine", "linear") else 0.0
         rates = [
-            rate(step, steps, schedule=schedule, warmup=warmup, final=0.1) for step in range(1, steps + 1)
+            rate(step, steps, schedule=schedule, warmup=warmup, final=final) for step in range(1, steps + 1)
         ]
         assert all(0 < each < 1 for each in rates)
 
@@ -147,6 +148,8 @@ def test_unless_given_the_peak_is_a_thousandth() -> None:
         {"clip": -1.0},
         {"final": -0.1},
         {"weight_decay": math.inf},
+        {"eps": math.nan},
+        {"final": 0.1, "schedule": "paper"},
         {"schedule": "cosin"},
     ],
 )

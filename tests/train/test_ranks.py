@@ -1,3 +1,6 @@
+from datetime import timedelta
+from typing import Any
+
 import pytest
 import torch
 
@@ -20,6 +23,14 @@ def test_a_process_alone_is_the_first_and_only_one() -> None:
     fact = {"step": 3}
     assert ranks.share(fact) is fact
     ranks.leave()
+
+
+def test_ranks_wait_for_one_that_reads_a_large_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr("torch.distributed.init_process_group", lambda *_, **settings: given.update(settings))
+    Ranks.join("cpu")
+    assert given["timeout"] >= timedelta(hours=12)
 
 
 def test_auto_is_cuda_where_there_is_one() -> None:

@@ -286,6 +286,22 @@ def test_skipped_updates_are_counted_across_a_stop(tmp_path: Path) -> None:
     assert again.trainer.run().skipped == 2
 
 
+def test_a_resumed_run_may_go_by_another_figure(tmp_path: Path) -> None:
+    first = Run(tmp_path, validate=scripted(3.0, 2.0, 1.0))
+    stopping(first, 5)
+    first.trainer.run()
+    again = Run(tmp_path, metric=("bleu", "high"), validate=lambda: ({"loss": 9.0, "bleu": 5.0}, ""))
+    again.trainer.resume()
+    assert again.trainer.run().best == {"loss": 9.0, "bleu": 5.0}
+    assert again.kept[0][1]["step"] == 8
+
+
+@pytest.mark.parametrize("name", ["compile", "capture"])
+def test_what_cannot_be_compiled_or_captured_is_not_left_plain_in_silence(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match=f"train.{name}='yes', but .* on cpu cannot be.*choose 'auto'"):
+        Run(tmp_path, **{name: "yes"})
+
+
 class Larger(Toy):
     def __init__(self) -> None:
         super().__init__()
@@ -335,6 +351,8 @@ def test_a_checkpoint_is_plain_vectors_and_json(tmp_path: Path) -> None:
         {"validate_every": 0},
         {"log_every": 0},
         {"minutes": -1.0},
+        {"minutes": math.inf},
+        {"minutes": math.nan},
         {"seed": -1},
         {"compile": "y"},
     ],

@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from rich.console import Console
@@ -102,6 +102,7 @@ class Run:
         validate: Any = None,
         average: AverageConfig | None = None,
         optimizer: OptimizerConfig | None = None,
+        metric: tuple[str, Literal["high", "low"]] = ("loss", "low"),
         **settings: Any,
     ) -> None:
         self.folder = folder
@@ -120,6 +121,7 @@ class Run:
             console=Console(file=self.said, width=200),
             d_model=8,
             static=False,
+            metric=metric,
             validate=validate,
             keep=self._keep,
         )

@@ -94,12 +94,13 @@ def translate(
             batch_tokens=65_536 if translator.device.type == "cuda" else 4096,
             progress=None if shown is None or task is None else lambda more: shown.advance(task, more),
         )
-    if counts.split:
-        console.print(
-            f"{counts.split} of {counts.lines} lines are longer than the model was trained on: they were "
-            "translated sentence by sentence",
-            highlight=False,
-        )
+    notes = (
+        (counts.split, "longer than the model was trained on: they were translated sentence by sentence"),
+        (counts.unknown, "not wholly known: they have words that are not in the model's vocabulary"),
+    )
+    for count, what in notes:
+        if count:
+            console.print(f"{count} of {counts.lines} lines are {what}", highlight=False, soft_wrap=True)
 
 
 def align(

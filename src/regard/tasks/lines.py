@@ -27,6 +27,8 @@ class Counts:
     """Translated in several pieces, because they are longer than the model was trained on."""
     unfinished: int
     """Stopped at the maximum length."""
+    unknown: int
+    """With words that the vocabulary does not have."""
 
 
 def translate_lines(
@@ -56,7 +58,7 @@ def translate_lines(
     config = translator.decoding if decoding is None else decoding
     if n_best != config.n_best:
         config = replace(config, n_best=n_best, beam=max(config.beam, n_best))
-    blank = split = unfinished = count = 0
+    blank = split = unfinished = unknown = count = 0
     stream = translator.stream(
         (line.rstrip("\r\n") for line in lines),
         window=window,
@@ -73,12 +75,13 @@ def translate_lines(
         blank += translation.pieces == 0
         split += translation.pieces > 1
         unfinished += not translation.finished
+        unknown += translation.unknown > 0
         for line in _written(number, translation, n_best, scores, as_json):
             out.write(line + "\n")
         if count % window == 0:
             out.flush()
     out.flush()
-    return Counts(lines=count, blank=blank, split=split, unfinished=unfinished)
+    return Counts(lines=count, blank=blank, split=split, unfinished=unfinished, unknown=unknown)
 
 
 def _written(

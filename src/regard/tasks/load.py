@@ -15,21 +15,24 @@ def load(folder: Path | str, *, device: str = "auto") -> Translator:
     """What a training has made: a translator. It runs on the GPU if there is one, unless told otherwise."""
     folder = Path(folder)
     config = read_config(folder)
-    if config["task"] != "translate":
-        raise FolderError(f"{folder}/config.json: task {config['task']!r} is not known to this version")
+    if config.get("task") != "translate":
+        raise FolderError(f"{folder}/config.json: task {config.get('task')!r} is not known to this version")
     kind = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     try:
         shape = from_dict(Seq2SeqConfig, config["model"], "model")
         decoding = from_dict(DecodeConfig, config["decode"], "decode")
-    except (ConfigError, KeyError) as error:
+        longest, languages = max(config["longest"], 3), tuple(config["languages"])
+    except ConfigError as error:
         raise FolderError(f"{folder}/config.json: {error}") from error
+    except KeyError as error:
+        raise FolderError(f"{folder}/config.json: {error} is missing; copy the folder anew") from error
     model = Seq2Seq(shape)
     load_weights(folder, model)
     return Translator(
         model.to(kind).eval(),
         read_tokenizer(folder),
-        longest=max(config["longest"], 3),
-        languages=tuple(config["languages"]),
+        longest=longest,
+        languages=languages,
         decoding=decoding,
         precision="bfloat16" if kind == "cuda" else "float32",
     )

@@ -103,6 +103,8 @@ class PairsConfig:
             raise ValueError(f"longest={self.longest} leaves no room for a word: choose 2 or more")
         if self.hold_out < 0:
             raise ValueError(f"hold_out={self.hold_out} must be 0 or more")
+        if self.hold_out and self.valid:
+            raise ValueError(f"hold_out={self.hold_out}, but valid names files: leave one of the two out")
 
     @property
     def languages(self) -> tuple[str, ...]:

@@ -90,7 +90,7 @@ def assemble(
                 finished=all(h.finished for h in combination),
             )
         )
-    best = alternatives[0]
+    best, unknown = alternatives[0], tokenizer.ids.unknown
     return Translation(
         source=text,
         text=best.text,
@@ -100,6 +100,7 @@ def assemble(
         alternatives=tuple(alternatives),
         alignment=_links(tokenizer, text, best.text, parts) if align else None,
         pieces=len(parts),
+        unknown=sum(piece.ids.count(unknown) for piece, _ in parts) if unknown is not None else 0,
     )
 
 

@@ -80,11 +80,9 @@ def read_recipe(path: Path | str, settings: Iterable[str] = ()) -> Written:
     path, settings = Path(path), [*settings]
     try:
         plain = override(read_table(path), settings)
-        set_here = any(setting.partition("=")[0].strip() == "data.root" for setting in settings)
-        if set_here and isinstance(root := plain["data"]["root"], str):
-            # typed at a prompt, a path starts from where one is
-            plain = {**plain, "data": {**plain["data"], "root": str(Path(root).absolute())}}
-        return as_recipe(plain, path.parent)
+        # typed at a prompt, a path starts from where one is
+        typed = any(setting.partition("=")[0].strip() == "data.root" for setting in settings)
+        return as_recipe(plain, "." if typed else path.parent)
     except ConfigError as error:
         raise error if str(error).startswith(str(path)) else ConfigError(f"{path}: {error}") from error
 
@@ -153,21 +151,25 @@ def suited(
     epoch = max(1, words * 1.4 / (tokens * parts))
     steps = given("train", "steps", int(min(200_000, max(1000, round(epochs * epoch, -2)))))
     if given("train", "minutes", 0) and "steps" not in plain.get("train", {}):
-        steps = 1_000_000  # the time decides
+        # The time decides. What goes by the steps goes by how many there will be at least.
+        expected = min(steps, max(100, round(60 * given("train", "minutes", 0) * (10 if cuda else 2))))
+        steps = 1_000_000
+    else:
+        expected = steps
     dropout = 0.3 if pairs < 50_000 and preset != "tiny" else 0.1
     return {
         "tokenizer": {"vocabulary": vocabulary},
         "model": {"preset": preset, "dropout": dropout},
         "batch": {"tokens": tokens, "parts": parts, "seed": recipe.train.seed},
         "optimizer": {
-            "warmup": min(4000 if preset in ("base", "big") else 1000, steps // 10),
+            "warmup": min(4000 if preset in ("base", "big") else 1000, expected // 10),
             "learning_rate": _rate(preset, recipe),
         },
-        "average": {"decay": round(min(0.9995, 1 - 10 / max(steps, 20)), 5)},
+        "average": {"decay": round(min(0.9995, 1 - 10 / max(expected, 20)), 5)},
         "train": {
             "steps": steps,
-            "validate_every": max(50, steps // 20),
-            "log_every": max(1, min(100, steps // 50)),
+            "validate_every": max(50, expected // 20),
+            "log_every": max(1, min(100, expected // 50)),
         },
     }
 

@@ -67,6 +67,10 @@ def train(
     written = written_recipe(recipe, settings, folder, resume=resume)
     if not resume and not overwrite:
         _refuse_used(folder, "go on with it by --resume, replace it by --overwrite, or choose another --out")
+    if resume and not overwrite and not (folder / CHECKPOINT).exists():
+        _refuse_used(
+            folder, f"but no {CHECKPOINT} to go on from; replace it by --overwrite, or choose another --out"
+        )
     ranks = Ranks.join(device)
     try:
         if check and not resume and ranks.first:

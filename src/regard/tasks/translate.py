@@ -6,10 +6,10 @@ rehearse   the same up to a few steps, to say what a run would be and how long i
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from rich.console import Console
@@ -18,7 +18,7 @@ from torch import Tensor
 from regard.config import ConfigError, to_dict
 from regard.data import BatchConfig, Plan, fingerprint
 from regard.decode import DecodeConfig
-from regard.models.seq2seq import Seq2Seq
+from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from regard.nn.embedding import VocabularyHead
 from regard.nn.stacks import TransformerConfig
 from regard.tasks.evaluate import MetricName, score
@@ -28,6 +28,7 @@ from regard.tasks.pairs import (
     Counts,
     PairBatch,
     PairFeed,
+    Split,
     build_store,
     least_tokens,
     pair_lengths,
@@ -35,14 +36,17 @@ from regard.tasks.pairs import (
 )
 from regard.tasks.recipe import TranslateRecipe, Written, recipe_text
 from regard.tasks.translator import Translator
-from regard.text import Tokenizer
+from regard.text import DataError, Origin, Tokenizer
 from regard.train.checkpoint import write_text
 from regard.train.curve import draw_curve
 from regard.train.objectives import LossConfig, Sums, agreeing_loss, token_loss
 from regard.train.ranks import Ranks
 from regard.train.trainer import CHECKPOINT, Outcome, Trainer, uncompiled
 
+Item = TypeVar("Item")
+
 BETTER: dict[str, Literal["high", "low"]] = {"bleu": "high", "chrf": "high", "exact": "high", "loss": "low"}
+STORES: dict[Split, str] = {"train": "tokens", "valid": "tokens.valid"}
 
 
 class TranslationLoss:
@@ -115,6 +119,11 @@ def prepare(
         if ranks.first:
             console.print(text, highlight=False, markup=False)
 
+    if written.checked.data.test and next(corpus.pairs("test"), None) is None:
+        origin = Origin(str(corpus.paths("test")[0]))
+        raise DataError(
+            origin, "no pairs to test on", remedy="name files that have some, or leave data.test out"
+        )
     words = sum(len(pair.target.split()) for pair, _ in corpus.pairs("train"))
     recipe = written.completed(corpus.size, words, cuda=ranks.device.type == "cuda", ranks=ranks.count)
     if ranks.first and not begun:
@@ -122,10 +131,11 @@ def prepare(
             (folder / name).unlink(missing_ok=True)
     if ranks.first:
         tokenizer = _tokenizer(recipe, corpus, folder, begun=begun)
-        build_store(corpus, "train", tokenizer, folder / "tokens")
+        for split in ("train", "valid"):
+            build_store(corpus, split, tokenizer, folder / STORES[split])
     ranks.wait()
     tokenizer = Tokenizer.load(folder)
-    store, counts = build_store(corpus, "train", tokenizer, folder / "tokens")
+    store, counts = build_store(corpus, "train", tokenizer, folder / STORES["train"])
     say(
         f"{counts.used:,} pairs to learn from, {words:,} target words; "
         f"{len(tokenizer):,} tokens in the vocabulary" + _left_out(counts, recipe)
@@ -133,11 +143,17 @@ def prepare(
     torch.manual_seed(recipe.train.seed)
     shape = recipe.model.build(len(tokenizer))
     model = Seq2Seq(shape).to(ranks.device).train()
-    bodies = (shape.encoder.body, shape.decoder.body)
-    static = ranks.device.type == "cuda" and all(isinstance(body, TransformerConfig) for body in bodies)
+    static = ranks.device.type == "cuda" and may_be_static(shape)
     plan = Plan(pair_lengths(store), recipe.batch)
     feed = PairFeed(store, plan, static=static, rank=ranks.rank, ranks=ranks.count)
     return Prepared(recipe, corpus, tokenizer, model, feed, counts, ranks, static)
+
+
+def may_be_static(shape: Seq2SeqConfig) -> bool:
+    """Whether a pass is the same work for all batches of one size. A recurrent one, and attention by the
+    equation, go by the lengths in it."""
+    bodies = (shape.encoder.body, shape.decoder.body)
+    return all(isinstance(body, TransformerConfig) and body.attention.kernel != "equation" for body in bodies)
 
 
 def _left_out(counts: Counts, recipe: TranslateRecipe) -> str:
@@ -181,12 +197,11 @@ class Validator:
         pairs = [
             (pair, to) for pair, to in corpus.pairs("valid") if pair.source.strip() and pair.target.strip()
         ]
-        step = max(1, len(pairs) // recipe.valid.sentences)
-        chosen = pairs[::step][: recipe.valid.sentences]
+        chosen = spread_out(pairs, recipe.valid.sentences)
         self._sources = [pair.source for pair, _ in chosen]
         self._references = [pair.target for pair, _ in chosen]
         self._to = [to for _, to in chosen if to is not None] or None
-        store, _ = build_store(corpus, "valid", prepared.tokenizer, folder / "tokens.valid")
+        store, _ = build_store(corpus, "valid", prepared.tokenizer, folder / STORES["valid"])
         lengths = pair_lengths(store)
         plan = Plan(lengths, BatchConfig(tokens=max(recipe.batch.tokens, least_tokens(lengths))))
         self._feed = PairFeed(store, plan, static=prepared.static)
@@ -212,11 +227,18 @@ class Validator:
         loss = TranslationLoss(self._prepared.model, LossConfig(label_smoothing=0.0))
         device = self._prepared.ranks.device
         totals = torch.zeros(len(Sums._fields), device=device)
-        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+        bfloat16 = self._prepared.recipe.train.bfloat16(device)
+        with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
             for step in range(1, self._feed.plan.steps(0) + 1):
                 for _, part in self._feed.parts(step):
                     totals += torch.stack([*loss(part.to(device))])
         return float(totals[1] / totals[2])
+
+
+def spread_out(items: Sequence[Item], most: int) -> list[Item]:
+    """At most so many of them, evenly from the first to the last: files come one after the other."""
+    count = min(most, len(items))
+    return [items[index * len(items) // count] for index in range(count)]
 
 
 def translator_of(prepared: Prepared, decoding: DecodeConfig) -> Translator:
@@ -226,7 +248,7 @@ def translator_of(prepared: Prepared, decoding: DecodeConfig) -> Translator:
         longest=max(prepared.counts.longest[0], 3),
         languages=prepared.recipe.data.languages,
         decoding=decoding,
-        precision="bfloat16" if prepared.ranks.device.type == "cuda" else "float32",
+        precision="bfloat16" if prepared.recipe.train.bfloat16(prepared.ranks.device) else "float32",
     )
 
 

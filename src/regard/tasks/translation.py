@@ -33,6 +33,8 @@ class Translation:
     """(source word, target word) links, where they were asked for."""
     pieces: int = 1
     """In how many pieces the source was translated; 0 if it is blank."""
+    unknown: int = 0
+    """Tokens of the source that the vocabulary does not have: the model did not see what they are."""
 
     def __str__(self) -> str:
         return self.text
@@ -46,6 +48,7 @@ class Translation:
             "ranking": self.ranking,
             "finished": self.finished,
             "pieces": self.pieces,
+            "unknown": self.unknown,
         }
         if len(self.alternatives) > 1:
             plain["alternatives"] = [

@@ -1,5 +1,6 @@
 """The training curve as a picture, from a run's log: loss as it falls, the metric as it rises."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ def draw_curve(folder: Path, metric: str) -> Path | None:
     """Write curve.png beside the log. None where there is nothing to draw, or nothing to draw with:
     matplotlib is an extra (pip install regard[look])."""
     entries = read_log(folder)
-    steps = [(entry["step"], entry["loss"]) for entry in entries if "loss" in entry]
+    # Without label smoothing, which a loss on validation text does not have either.
+    steps = [(entry["step"], math.log(entry["perplexity"])) for entry in entries if "perplexity" in entry]
     looks = [(entry["step"], entry["valid"]) for entry in entries if entry.get("valid")]
     if len(steps) < 2:
         return None
@@ -23,10 +25,10 @@ def draw_curve(folder: Path, metric: str) -> Path | None:
         return None
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes: Any = figure.subplots()
-    axes.plot(*zip(*steps, strict=True), color=BLUE, linewidth=1.2, label="training loss")
-    axes.set(xlabel="step", ylabel="loss per token", title=folder.resolve().name)
+    axes.plot(*zip(*steps, strict=True), color=BLUE, linewidth=1.2, label="training")
+    axes.set(xlabel="step", ylabel="surprise per token (log perplexity)", title=folder.resolve().name)
     axes.grid(alpha=0.3)
-    lines = [*axes.lines, *_add(axes, looks, "loss", color=RED, marker="o", label="validation loss")]
+    lines = [*axes.lines, *_add(axes, looks, "loss", color=RED, marker="o", label="validation")]
     if metric != "loss":
         other = axes.twinx()
         other.set(ylabel=metric)

@@ -52,6 +52,7 @@ class Engine:
         captured: bool = False,
     ) -> None:
         """`captured` needs CUDA, and batches and a loss whose sizes never change."""
+        self.model = model
         self._loss = loss
         self._clip = optimizer.clip
         self._ranks = ranks
@@ -63,6 +64,7 @@ class Engine:
         self.average = Average(self.weights.values, average)
         self.statistics = torch.zeros(len(STATISTICS), device=ranks.device)
         self._held: Any = None
+        self._read: list[Tensor] = []
         self._work_graph: Any = None
         self._update_graph: Any = None
 
@@ -87,6 +89,7 @@ class Engine:
     def forget(self) -> None:
         """Undo what a step has added up so far, and let go of the captured graphs."""
         self._held = self._work_graph = self._update_graph = None
+        self._read = []
         self.weights.zero()
 
     def _work(self, batch: Any) -> None:
@@ -113,6 +116,13 @@ class Engine:
     def _capture_work(self, part: Batch) -> None:
         self._held = part.to(self._ranks.device)
         self._work_graph = self._capture(lambda: self._work(self._held), rehearsals=2)
+        # A longer text may come between two steps and have a table grown; the graph reads the one it knew.
+        self._read = [
+            value
+            for part in self.model.modules()
+            for value in vars(part).values()
+            if isinstance(value, Tensor)
+        ]
 
     def _replay_work(self, part: Batch) -> None:
         for held, fresh in zip(self._held.tensors(), part.tensors(), strict=True):

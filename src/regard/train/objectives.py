@@ -9,6 +9,7 @@ Sums, not means: the trainer divides by the number of tokens of the whole step, 
 up to the batch, whatever their sizes.
 """
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -42,8 +43,8 @@ class LossConfig:
     def __post_init__(self) -> None:
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing={self.label_smoothing} must be in [0, 1)")
-        if self.r_drop < 0:
-            raise ValueError(f"r_drop={self.r_drop} must be 0 or more")
+        if not 0 <= self.r_drop < math.inf:
+            raise ValueError(f"r_drop={self.r_drop} must be 0 or more, and finite")
 
 
 def token_loss(

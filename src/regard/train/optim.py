@@ -47,13 +47,18 @@ class OptimizerConfig:
         for name in ("learning_rate", "weight_decay", "clip", "final"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < math.inf:
-                raise ValueError(f"{name}={value} must be 0 or more")
+                raise ValueError(f"{name}={value} must be 0 or more, and finite")
         if self.warmup < 0:
             raise ValueError(f"warmup={self.warmup} must be 0 or more")
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(f"betas={list(self.betas)} must both be in [0, 1)")
-        if self.eps <= 0:
-            raise ValueError(f"eps={self.eps} must be greater than 0")
+        if not 0 < self.eps < math.inf:
+            raise ValueError(f"eps={self.eps} must be greater than 0, and finite")
+        if self.final and self.schedule not in ("cosine", "linear"):
+            raise ValueError(
+                f"final={self.final} is for the schedules cosine and linear, but schedule={self.schedule!r}: "
+                "leave it out, or choose another schedule"
+            )
 
 
 def learning_rate(step: int, steps: int, config: OptimizerConfig, d_model: int) -> float:

@@ -6,11 +6,16 @@ update. Files are rank 0's business.
 
 import os
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+PATIENCE = timedelta(days=1)
+"""Ranks wait so long for the first one, which alone reads the text and validates; torch's own ten minutes
+would end a run over a large corpus. One that fails does not keep them: torchrun then ends them all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,7 @@ class Ranks:
                 raise ValueError(f"device={device!r} is not on this machine: choose cpu, or leave it out")
             torch.cuda.set_device(place)
         if count > 1 and not dist.is_initialized():
-            dist.init_process_group("nccl" if place.type == "cuda" else "gloo")
+            dist.init_process_group("nccl" if place.type == "cuda" else "gloo", timeout=PATIENCE)
         return cls(rank=int(os.environ.get("RANK", "0")), count=count, device=place)
 
     @property

@@ -37,7 +37,6 @@ CHECKPOINT = "checkpoint.safetensors"
 TOLERATED = 5
 """So many updates in a row may be skipped for a gradient that is not finite."""
 
-
 LONG = 5e10
 """Compiling wins its time back in runs with at least so many parameters times steps,"""
 LONG_MINUTES = 3.0
@@ -81,8 +80,12 @@ class TrainConfig:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
         for name in ("seed", "minutes", "patience", "save_every", "workers"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name}={getattr(self, name)} must be 0 or more")
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name}={getattr(self, name)} must be 0 or more, and finite")
+
+    def bfloat16(self, device: torch.device) -> bool:
+        """Whether that is the precision of the matrix products there."""
+        return device.type == "cuda" if self.precision == "auto" else self.precision == "bfloat16"
 
 
 class Feed(Protocol):
@@ -158,6 +161,12 @@ class Trainer:
         long = config.minutes >= LONG_MINUTES if config.minutes else size * config.steps >= LONG
         self.compiled = static and (on_cuda and long if config.compile == "auto" else config.compile == "yes")
         captured = on_cuda and static and config.capture != "no"
+        for name, done in (("compile", self.compiled), ("capture", captured)):
+            if getattr(config, name) == "yes" and not done:
+                raise ValueError(
+                    f"train.{name}='yes', but a step of this model on {ranks.device} cannot be: it takes a "
+                    "Transformer on CUDA, whose batches all have one size; choose 'auto'"
+                )
         if self.compiled:
             for layer in model.modules():
                 if isinstance(layer, TransformerLayer):
@@ -169,7 +178,7 @@ class Trainer:
             average=average,
             ranks=ranks,
             seed=config.seed,
-            bfloat16=on_cuda if config.precision == "auto" else config.precision == "bfloat16",
+            bfloat16=config.bfloat16(ranks.device),
             captured=captured,
         )
         self.standing = Standing(steps=config.steps)
@@ -265,7 +274,10 @@ class Trainer:
         def pinned(step: int) -> tuple[int, list[tuple[int, Any]]]:
             split = self.standing.split
             parts = self.feed.parts(step, split)
-            return split, [(number, part.pin()) for number, part in parts] if on_cuda else parts
+            if not on_cuda:
+                return split, parts
+            with torch.cuda.device(self.ranks.device):  # a new thread starts on the first one
+                return split, [(number, part.pin()) for number, part in parts]
 
         on_cuda = self.ranks.device.type == "cuda"
         workers = config.workers if on_cuda else 0
@@ -362,7 +374,8 @@ class Trainer:
         name, wanted = self._metric
         if self._validate is not None and name not in figures:
             raise ValueError(f"metric {name!r} is none of those measured: {', '.join(figures)}")
-        better = not standing.best or not figures or _better(figures[name], standing.best[name], wanted)
+        # a run resumed with another metric may find no best figure of it
+        better = name not in standing.best or _better(figures[name], standing.best[name], wanted)
         standing.waited = 0 if better else standing.waited + 1
         if better:
             standing.best, standing.best_step = dict(figures), standing.step
