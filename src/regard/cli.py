@@ -82,13 +82,13 @@ def train(
         bool, typer.Option("--dry-run", help="Print the whole recipe and the expected time; train nothing.")
     ] = False,
     no_check: Annotated[bool, typer.Option("--no-check", help="Do not look at the text first.")] = False,
-    seed: Annotated[int | None, typer.Option("--seed", help="The same as train.seed=N.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="The same as train.seed=N batch.seed=N.")] = None,
     device: Device = "auto",
 ) -> None:
     """Train a model as a recipe says."""
     from regard.tasks import run
 
-    values = [*(settings or []), *([] if seed is None else [f"train.seed={seed}"])]
+    values = [*(settings or []), *([] if seed is None else [f"train.seed={seed}", f"batch.seed={seed}"])]
     if recipe is not None and "=" in recipe:  # with --resume, the first value may stand in the recipe's place
         values.insert(0, recipe)
         recipe = None
@@ -101,7 +101,8 @@ def train(
     if outcome.stopped is not None:
         typer.echo(f"stopped at step {outcome.step}; go on with: regard train --resume --out {out}", err=True)
         raise typer.Exit(128 + outcome.stopped)
-    typer.echo(f"trained in {outcome.seconds:.0f} s; the model is in {out}")
+    if os.environ.get("RANK", "0") == "0":
+        typer.echo(f"trained in {outcome.seconds:.0f} s; the model is in {out}")
 
 
 @app.command()

@@ -28,6 +28,7 @@ METHODS = {
 SIMPLE = ["beam", "greedy", "sample"]
 
 
+@pytest.mark.spec("3.6c")
 @pytest.mark.parametrize("penalty", [0.0, 0.6, 1.0, -0.5])
 @pytest.mark.parametrize("prefix", [[START], [START, 3, 0]], ids=["free", "forced"])
 @FEW
@@ -61,6 +62,7 @@ def naive_greedy(model, source, prefix, maximum):
         score += float(value)
 
 
+@pytest.mark.spec("3.6c")
 @FAMILIES
 def test_greedy_search_takes_the_likeliest_token_of_the_whole_pass(family):
     check_greedy(translator(family))
@@ -80,6 +82,7 @@ def check_greedy(model):
         assert hypothesis.score == pytest.approx(score, abs=1e-4)
 
 
+@pytest.mark.spec("3.6c")
 @FAMILIES
 @pytest.mark.parametrize("method", [METHODS[name] for name in SIMPLE], ids=SIMPLE)
 def test_a_sentence_decodes_alike_alone_and_in_any_batch(family, method):
@@ -108,6 +111,7 @@ def test_a_sentence_decodes_alike_alone_and_in_any_batch(family, method):
     assert len({len(each.ids) for hypotheses in seen.values() for each in hypotheses}) > 2
 
 
+@pytest.mark.spec("3.6c")
 @FEW
 @pytest.mark.parametrize("build", [translator, language_model])
 def test_a_beam_of_one_is_greedy_search(family, build):

@@ -48,6 +48,7 @@ def test_a_layer_is_asked_from_the_input_that_it_had_in_the_pass(family, layer):
     assert_close(cross_attention(translator, source, target, layer), [each.detach() for each in wanted])
 
 
+@pytest.mark.spec("6.2")
 @pytest.mark.parametrize("family", ["lstm, additive", "gru, dot", "lstm, sinusoidal"])
 def test_recurrent_weights_give_the_context_that_the_pass_had(family):
     translator = model(family, 16).eval()
@@ -126,6 +127,7 @@ def test_bytes_of_one_character_lie_where_it_is():
     np.testing.assert_allclose(written.weights, np.eye(3))
 
 
+@pytest.mark.spec("6.2")
 @pytest.mark.usefixtures("unchecked")
 def test_a_model_that_copies_aligns_each_word_with_itself():
     translator = copier()

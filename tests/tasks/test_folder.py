@@ -3,6 +3,7 @@ import json
 import resource
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -166,6 +167,18 @@ def test_resuming_with_another_model_or_other_text_is_refused_and_changes_nothin
         assert not {name for name in changed if not name.startswith("tokens")}, tables
 
 
+def test_resuming_with_another_text_to_validate_on_is_refused(
+    made: Path, model: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(made / "corpus", tmp_path / "corpus")
+    tiny.write_pairs(tmp_path / "corpus", "valid", tiny.pairs(20, start=500))
+    before = contents(model)
+    setting = f"data.root={tmp_path / 'corpus'}"
+    with pytest.raises(ConfigError, match="begun with other text"):
+        run.train(None, setting, out=model, resume=True, device="cpu", console=console())
+    assert contents(model) == before
+
+
 def test_a_model_without_its_checkpoint_is_not_begun_anew_unasked(model: Path) -> None:
     (model / "checkpoint.safetensors").unlink()
     before = contents(model)
@@ -174,13 +187,32 @@ def test_a_model_without_its_checkpoint_is_not_begun_anew_unasked(model: Path) -
     assert contents(model) == before
 
 
+def test_a_second_run_in_the_same_folder_is_refused_while_the_first_is_at_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = tiny.recipe(tmp_path / "corpus", train={"steps": 2})
+
+    def second(*_: Any, **__: Any) -> None:
+        with pytest.raises(ConfigError, match=r"another run is at work there.*another --out"):
+            run.train(plain, out=tmp_path / "model", device="cpu", console=console())
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "train_translator", second)
+        with pytest.raises(KeyboardInterrupt):
+            run.train(plain, out=tmp_path / "model", device="cpu", console=console())
+    assert run.train(plain, out=tmp_path / "model", device="cpu", console=console()).step == 2
+
+
 def test_a_test_that_has_no_pairs_is_told_before_training(tmp_path: Path) -> None:
     for pairs in ([], tiny.pairs(3)):
         test = tiny.write_pairs(tmp_path / "corpus", "test", pairs)
         plain = tiny.recipe(tmp_path / "corpus", data={"test": test if not pairs else ["none.en", "none.de"]})
-        with pytest.raises((DataError, OSError), match=r"none\.en" if pairs else r"test\.en: no pairs to test on"):
+        with pytest.raises(
+            (DataError, OSError), match=r"none\.en" if pairs else r"test\.en: no pairs to test on"
+        ):
             run.train(plain, out=tmp_path / "model", check=False, device="cpu", console=console())
-        assert not (tmp_path / "model").exists()
+        assert not any((tmp_path / "model").iterdir())
 
 
 def test_overwriting_leaves_nothing_of_the_old_model(model: Path, tmp_path: Path) -> None:

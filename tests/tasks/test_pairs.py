@@ -55,6 +55,7 @@ def test_files_side_by_side_give_their_pairs(tmp_path: Path) -> None:
     assert list(texts(own, "train"))[:2] == list(written[0])
 
 
+@pytest.mark.spec("6.1")
 def test_several_files_come_one_after_the_other_each_with_its_language(tmp_path: Path) -> None:
     write_pairs(tmp_path, "train", pairs(3))
     files = plain_files([["train.en", "train.de", "de"], ["train.de", "train.en", "en"]])
@@ -156,6 +157,7 @@ def test_a_missing_file_is_an_error_with_its_name(tmp_path: Path) -> None:
         _ = own.size
 
 
+@pytest.mark.spec("3.6a")
 def test_pairs_are_stored_as_the_model_reads_them(tmp_path: Path, tokenizer: Tokenizer) -> None:
     write_pairs(tmp_path, "train", pairs(5))
     files = (PairFiles(source="train.en", target="train.de", to="de"),)

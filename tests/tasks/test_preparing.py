@@ -3,16 +3,24 @@
 import io
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from rich.console import Console
 
 from regard.models.shape import TranslatorConfig
+from regard.tasks.pairs import PairFeed
 from regard.tasks.recipe import as_recipe
-from regard.tasks.translate import may_be_static, prepare, spread_out
+from regard.tasks.translate import Prepared, Validator, in_pieces, may_be_static, prepare, spread_out
 from regard.train.ranks import Ranks
 from tests.tasks import tiny
+
+
+def prepared(folder: Path) -> Prepared:
+    ranks = Ranks(rank=0, count=1, device=torch.device("cpu"))
+    recipe = as_recipe(tiny.recipe(folder / "corpus"))
+    return prepare(recipe, folder / "out", ranks, Console(file=io.StringIO()))
 
 
 def test_the_first_rank_has_all_text_ready_before_the_others_go_on(
@@ -21,13 +29,7 @@ def test_the_first_rank_has_all_text_ready_before_the_others_go_on(
     """They would all write the same files otherwise, each under the other's hands."""
     found: set[str] = set()
     monkeypatch.setattr(Ranks, "wait", lambda _: found.update(path.name for path in tmp_path.glob("out/*")))
-    ranks = Ranks(rank=0, count=1, device=torch.device("cpu"))
-    prepare(
-        as_recipe(tiny.recipe(tmp_path / "corpus")),
-        tmp_path / "out",
-        ranks,
-        Console(file=io.StringIO()),
-    )
+    prepared(tmp_path)
     assert {"tokens", "tokens.json", "tokens.valid", "tokens.valid.json", "tokenizer.json"} <= found
 
 
@@ -48,3 +50,36 @@ def test_only_a_pass_that_does_not_go_by_lengths_has_static_batches() -> None:
     for side in ("encoder", "decoder"):
         equation = replace(plain, **{side: {"body": {"attention": {"kernel": "equation"}}}})
         assert not may_be_static(equation.build(50))
+
+
+def test_a_validation_that_is_short_of_memory_does_the_same_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = prepared(tmp_path)
+    own.model.eval()
+    validator = Validator(own, tmp_path / "out")
+    with torch.no_grad():
+        whole, _ = validator()
+    parts = PairFeed.parts
+
+    def small_parts(own: PairFeed, step: int, split: int = 1) -> Any:
+        if split < 2:
+            raise torch.OutOfMemoryError("injected")
+        return parts(own, step, split)
+
+    monkeypatch.setattr(PairFeed, "parts", small_parts)
+    with torch.no_grad():
+        found, _ = validator()
+    assert found == pytest.approx(whole)
+
+
+def test_work_that_no_cutting_helps_is_given_up() -> None:
+    tried = []
+
+    def work(split: int) -> None:
+        tried.append(split)
+        raise torch.OutOfMemoryError("injected")
+
+    with pytest.raises(torch.OutOfMemoryError):
+        in_pieces(work)
+    assert tried == [1, 2, 4, 8, 16, 32, 64]

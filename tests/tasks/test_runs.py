@@ -96,6 +96,7 @@ def interrupted(place: Path) -> dict[str, Any]:
     return {**facts, "end": output, "steps": steps}
 
 
+@pytest.mark.spec("3.6d")
 def test_a_run_killed_and_stopped_at_any_moment_is_the_run_that_never_was(
     place: Path, interrupted: dict[str, Any]
 ) -> None:
@@ -136,6 +137,7 @@ def free_port() -> int:
         return own.getsockname()[1]
 
 
+@pytest.mark.spec("3.6d")
 def test_two_processes_make_the_steps_of_one(place: Path) -> None:
     settings = ["batch.parts=2", "train.steps=12", "train.save_every=0"]
     train(place, "alone", *settings)

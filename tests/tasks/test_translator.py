@@ -34,6 +34,7 @@ def spied(monkeypatch):
     return calls
 
 
+@pytest.mark.spec("6.1")
 def test_sources_end_with_the_end_token_and_begin_with_their_language():
     own = tokenizer("de", "fr")
     plain, end = own.encode_batch(WORDS[:2]), own.require("end")
@@ -274,6 +275,20 @@ def test_samples_hang_on_the_key_and_not_on_the_batch():
     assert twice[0].text != twice[1].text
     stream = random.stream(texts, window=2, decoding=config)
     assert [each.text for each in stream] == [each.text for each in together]
+
+
+def test_a_batch_too_large_for_the_memory_is_decoded_in_halves(monkeypatch):
+    small = translator(decoding=SHORT)
+    texts, whole = ["mirror garden", "harbour", "silver bridge", "candle"], small._decode
+    expected = small.translate(texts)
+
+    def short_of_memory(batch, wish):
+        if len(batch) > 1:
+            raise torch.OutOfMemoryError("injected")
+        return whole(batch, wish)
+
+    monkeypatch.setattr(small, "_decode", short_of_memory)
+    assert [each.text for each in small.translate(texts)] == [each.text for each in expected]
 
 
 def test_progress_counts_every_text_once():

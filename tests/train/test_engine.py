@@ -15,6 +15,7 @@ def statistics(engine: Engine) -> dict[str, float]:
     return dict(zip(STATISTICS, engine.statistics.tolist(), strict=True))
 
 
+@pytest.mark.spec("3.6d")
 @pytest.mark.parametrize("clip", [0.0, 1e-3])
 def test_parts_of_any_sizes_add_up_to_the_whole_batch(clip: float) -> None:
     settings = {"optimizer": OptimizerConfig(clip=clip, eps=1e-6)}

@@ -20,6 +20,7 @@ def written_out(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
     return total
 
 
+@pytest.mark.spec("3.6a")
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
 def test_the_loss_is_its_formula_and_so_is_its_gradient(smoothing: float) -> None:
     logits = torch.randn(5, 7, requires_grad=True)
@@ -61,6 +62,7 @@ def apart(first: Tensor, second: Tensor) -> Tensor:
     return disagreement(first.log_softmax(dim=-1), second.log_softmax(dim=-1), LABELS)
 
 
+@pytest.mark.spec("3.6a")
 def test_disagreement_is_the_mean_of_both_divergences() -> None:
     first, second = (torch.randn(5, 7, requires_grad=True) for _ in range(2))
     shown = LABELS != HIDDEN

@@ -12,6 +12,7 @@ from tests.train.toys import batch, loss_of, toy
 SETTINGS = OptimizerConfig(weight_decay=0.1, betas=(0.9, 0.95), eps=1e-6)
 
 
+@pytest.mark.spec("3.6b")
 def test_the_flat_optimizer_is_adamw_over_the_ordinary_parameters() -> None:
     flat_model, model = toy(), toy()
     flat = FlatParameters(flat_model)
@@ -89,6 +90,7 @@ def rate(step: int, steps: int = 1000, d_model: int = 64, **settings: Any) -> fl
     return learning_rate(step, steps, OptimizerConfig(**settings), d_model)
 
 
+@pytest.mark.spec("3.6b")
 @pytest.mark.parametrize("step", [1, 7, 399, 400, 401, 5000])
 def test_the_papers_schedule_is_its_equation_3(step: int) -> None:
     expected = 512**-0.5 * min(step**-0.5, step * 400**-1.5)

@@ -2,8 +2,10 @@ import io
 import json
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
+from regard.train.checkpoint import CheckpointError
 from regard.train.report import LOG, Report, read_log
 from tests.train.parsing import scalars
 
@@ -81,3 +83,11 @@ def test_on_a_terminal_one_line_moves(tmp_path: Path) -> None:
     own.close()
     assert "step 7/90" in said.getvalue()
     assert "loss 4.000" in said.getvalue()
+
+
+def test_a_log_that_cannot_be_written_is_named_with_the_remedy(tmp_path: Path) -> None:
+    own, _ = report(tmp_path)
+    (tmp_path / LOG).unlink()
+    (tmp_path / LOG).mkdir()
+    with pytest.raises(CheckpointError, match=r"log\.jsonl: the log could not be written .*--resume"):
+        own.validated(1, {"loss": 1.0}, best=True, example="", seconds=0.0)

@@ -91,7 +91,6 @@ def translate(
             suppressed=suppressed,
             too_long=too_long,
             window=1 if asked else 1000,
-            batch_tokens=65_536 if translator.device.type == "cuda" else 4096,
             progress=None if shown is None or task is None else lambda more: shown.advance(task, more),
         )
     notes = (
@@ -164,7 +163,6 @@ def evaluate(
             sources,
             to=to,
             decoding=decoding_of(translator, **(decoding or {})),
-            batch_tokens=65_536 if translator.device.type == "cuda" else 4096,
         )
         return [each.text for each in found]
 

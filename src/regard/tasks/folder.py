@@ -20,7 +20,6 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from regard.text import Tokenizer
 from regard.train.checkpoint import CheckpointError, replace, write_text
 
 FORMAT = 1
@@ -95,7 +94,3 @@ def load_weights(folder: Path, model: nn.Module) -> None:
                 parameter.copy_(file.get_tensor(name))
     except (OSError, SafetensorError, RuntimeError) as error:
         raise FolderError(f"{path}: cannot be read ({error}); copy the folder anew") from error
-
-
-def read_tokenizer(folder: Path) -> Tokenizer:
-    return Tokenizer.load(folder)

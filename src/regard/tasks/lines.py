@@ -45,7 +45,7 @@ def translate_lines(
     suppressed: Sequence[str] = (),
     too_long: TooLong = "split",
     window: int = 1000,
-    batch_tokens: int = 4096,
+    batch_tokens: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Counts:
     """Line i of `out` belongs to line i of `lines`. What a window of lines became is written and flushed

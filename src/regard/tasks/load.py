@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-import torch
-
 from regard.config import ConfigError, from_dict
 from regard.decode import DecodeConfig
 from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from regard.tasks.folder import FolderError, load_weights, read_config, read_tokenizer
+from regard.tasks.folder import FolderError, load_weights, read_config
 from regard.tasks.translator import Translator
+from regard.text import Tokenizer
+from regard.train.ranks import find_device
 
 
 def load(folder: Path | str, *, device: str = "auto") -> Translator:
@@ -17,7 +17,7 @@ def load(folder: Path | str, *, device: str = "auto") -> Translator:
     config = read_config(folder)
     if config.get("task") != "translate":
         raise FolderError(f"{folder}/config.json: task {config.get('task')!r} is not known to this version")
-    kind = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    place = find_device(device)
     try:
         shape = from_dict(Seq2SeqConfig, config["model"], "model")
         decoding = from_dict(DecodeConfig, config["decode"], "decode")
@@ -29,10 +29,10 @@ def load(folder: Path | str, *, device: str = "auto") -> Translator:
     model = Seq2Seq(shape)
     load_weights(folder, model)
     return Translator(
-        model.to(kind).eval(),
-        read_tokenizer(folder),
+        model.to(place).eval(),
+        Tokenizer.load(folder),
         longest=longest,
         languages=languages,
         decoding=decoding,
-        precision="bfloat16" if kind == "cuda" else "float32",
+        precision="bfloat16" if place.startswith("cuda") else "float32",
     )

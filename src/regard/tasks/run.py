@@ -1,8 +1,11 @@
 """Recipes from wherever they come, to model folders: what `regard train` and `regard.fit` call."""
 
+import fcntl
+import os
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -67,26 +70,50 @@ def train(
     written = written_recipe(recipe, settings, folder, resume=resume)
     if not resume and not overwrite:
         _refuse_used(folder, "go on with it by --resume, replace it by --overwrite, or choose another --out")
-    if resume and not overwrite and not (folder / CHECKPOINT).exists():
-        _refuse_used(
-            folder, f"but no {CHECKPOINT} to go on from; replace it by --overwrite, or choose another --out"
+    if resume and not overwrite and (folder / WEIGHTS).exists() and not (folder / CHECKPOINT).exists():
+        raise ConfigError(
+            f"{folder} holds {WEIGHTS} but no {CHECKPOINT} to go on from: replace it by --overwrite, or "
+            "choose another --out"
         )
     ranks = Ranks.join(device)
     try:
-        if check and not resume and ranks.first:
-            _check(written, console)
-        return train_translator(written, folder, ranks=ranks, console=console, resume=resume)
+        with _held(folder) if ranks.first else nullcontext():
+            if check and not resume:
+                _check(written, ranks, console)
+            return train_translator(written, folder, ranks=ranks, console=console, resume=resume)
     finally:
         ranks.leave()
 
 
-def _check(written: Written, console: Console) -> None:
-    report = check_recipe(written, tokens=False)
-    if not report.ok:
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Nobody else trains into the folder meanwhile: two runs would write over each other's files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system that knows no locks
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ConfigError(
+                    f"{folder}: another run is at work there; wait for its end, or choose another --out"
+                ) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _check(written: Written, ranks: Ranks, console: Console) -> None:
+    """The first rank looks; the others wait for what it says."""
+    report = check_recipe(written, tokens=False) if ranks.first else None
+    if report is not None and not report.ok:
         render(report, console)
-        raise TrainingError(f"{report.verdict}; mend the files, or train all the same with --no-check")
-    more = "; see them with regard check" if report.findings else ""
-    console.print(f"text: {report.verdict}{more}", highlight=False, markup=False, soft_wrap=True)
+    elif report is not None:
+        more = "; see them with regard check" if report.findings else ""
+        console.print(f"text: {report.verdict}{more}", highlight=False, markup=False, soft_wrap=True)
+    ok, verdict = ranks.share(report and (report.ok, report.verdict))
+    if not ok:
+        raise TrainingError(f"{verdict}; mend the files, or train all the same with --no-check")
 
 
 def rehearse(

@@ -2,11 +2,10 @@
 
 prepare    read the text, learn the tokenizer, fill the token store, build the model
 train      the loop, with validation by decoding; the best model is kept
-rehearse   the same up to a few steps, to say what a run would be and how long it would take
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -44,6 +43,7 @@ from regard.train.ranks import Ranks
 from regard.train.trainer import CHECKPOINT, Outcome, Trainer, uncompiled
 
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 BETTER: dict[str, Literal["high", "low"]] = {"bleu": "high", "chrf": "high", "exact": "high", "loss": "low"}
 STORES: dict[Split, str] = {"train": "tokens", "valid": "tokens.valid"}
@@ -171,7 +171,8 @@ def _tokenizer(recipe: TranslateRecipe, corpus: Corpus, folder: Path, *, begun: 
     """The one in the folder if it was learned from the same text with the same settings."""
     text = replace(recipe.data, root="", test=())
     settings = json.dumps([to_dict(recipe.tokenizer), to_dict(text)])
-    wanted = fingerprint(corpus.paths("train"), settings)
+    # of what it is validated on as well: figures of other text cannot be compared
+    wanted = fingerprint([*corpus.paths("train"), *corpus.paths("valid")], settings)
     mark = folder / "tokens.of"
     if mark.exists() and mark.read_text(encoding="utf-8") == wanted and (folder / "tokenizer.json").exists():
         return Tokenizer.load(folder)
@@ -211,18 +212,16 @@ class Validator:
 
     def __call__(self) -> tuple[dict[str, float], str]:
         translator = translator_of(self._prepared, self._decoding)
-        found = translator.translate(
-            self._sources, to=self._to, batch_tokens=_decoded_at_once(self._prepared.ranks.device)
-        )
+        found = translator.translate(self._sources, to=self._to)
         slow: tuple[MetricName, ...] = ("chrf",) if self._prepared.recipe.valid.metric == "chrf" else ()
         scores = score([each.text for each in found], [self._references], ("bleu", "exact", *slow))
         figures = {name: each.value for name, each in scores.items()}
         shown = self._rounds % len(found)  # another one each time
         self._rounds += 7
         example = f"  {self._sources[shown]}\n  -> {found[shown].text}"
-        return {"loss": self._loss(), **figures}, example
+        return {"loss": in_pieces(self._loss), **figures}, example
 
-    def _loss(self) -> float:
+    def _loss(self, split: int) -> float:
         """Mean surprise of a token."""
         loss = TranslationLoss(self._prepared.model, LossConfig(label_smoothing=0.0))
         device = self._prepared.ranks.device
@@ -230,9 +229,22 @@ class Validator:
         bfloat16 = self._prepared.recipe.train.bfloat16(device)
         with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
             for step in range(1, self._feed.plan.steps(0) + 1):
-                for _, part in self._feed.parts(step):
+                for _, part in self._feed.parts(step, split):
                     totals += torch.stack([*loss(part.to(device))])
         return float(totals[1] / totals[2])
+
+
+def in_pieces(work: Callable[[int], Result]) -> Result:
+    """Work cut in as few pieces as the device's memory asks for."""
+    split = 1
+    while True:
+        try:
+            return work(split)
+        except torch.OutOfMemoryError:
+            if split >= 64:
+                raise
+        torch.cuda.empty_cache()
+        split *= 2
 
 
 def spread_out(items: Sequence[Item], most: int) -> list[Item]:
@@ -318,11 +330,6 @@ def _describe(prepared: Prepared, folder: Path) -> None:
     write_json(folder / "data.json", {"files": files, **asdict(counts)})
 
 
-def _decoded_at_once(device: torch.device) -> int:
-    """Source tokens that are decoded together: a GPU is not busy with few."""
-    return 65_536 if device.type == "cuda" else 4096
-
-
 def _test(prepared: Prepared, folder: Path, console: Console, *, compiled: bool) -> None:
     """The kept model on the test pairs, as it will be used."""
     load_weights(folder, prepared.model)
@@ -331,7 +338,7 @@ def _test(prepared: Prepared, folder: Path, console: Console, *, compiled: bool)
     to = [to for _, to in pairs if to is not None] or None
     with uncompiled(compiled):
         found = translator_of(prepared, prepared.recipe.decode).translate(
-            [pair.source for pair, _ in pairs], to=to, batch_tokens=_decoded_at_once(prepared.ranks.device)
+            [pair.source for pair, _ in pairs], to=to
         )
     scores = score([each.text for each in found], [[pair.target for pair, _ in pairs]])
     metrics = json.loads((folder / METRICS).read_text(encoding="utf-8"))

@@ -118,7 +118,7 @@ class Translator:
         suppressed: Sequence[str] = (),
         too_long: TooLong = "split",
         align: bool = False,
-        batch_tokens: int = 4096,
+        batch_tokens: int | None = None,
         keys: Sequence[int] | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> Translation: ...
@@ -134,7 +134,7 @@ class Translator:
         suppressed: Sequence[str] = (),
         too_long: TooLong = "split",
         align: bool = False,
-        batch_tokens: int = 4096,
+        batch_tokens: int | None = None,
         keys: Sequence[int] | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> list[Translation]: ...
@@ -149,7 +149,7 @@ class Translator:
         suppressed: Sequence[str] = (),
         too_long: TooLong = "split",
         align: bool = False,
-        batch_tokens: int = 4096,
+        batch_tokens: int | None = None,
         keys: Sequence[int] | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> Translation | list[Translation]:
@@ -163,7 +163,7 @@ class Translator:
                       own, with which no longer word can begin then either
         align         also find which word came from which
         batch_tokens  sources are decoded together while their number times their longest is no more than
-                      this; a beam needs memory for as many rows of each
+                      this; a beam needs memory for as many rows of each. Unless given, what suits the device
         keys          numbers that the samples of each text hang on; unless given, its place in the list
         progress      called with how many more texts are done
         """
@@ -189,7 +189,7 @@ class Translator:
         suppressed: Sequence[str] = (),
         too_long: TooLong = "split",
         align: bool = False,
-        batch_tokens: int = 4096,
+        batch_tokens: int | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[Translation]:
         """The same for any number of lines: `window` of them are read, translated and given out at a time.
@@ -249,8 +249,10 @@ class Translator:
         suppressed: Sequence[str],
         too_long: TooLong,
         align: bool,
-        batch_tokens: int,
+        batch_tokens: int | None,
     ) -> _Wish:
+        if batch_tokens is None:  # a GPU is not busy with few
+            batch_tokens = 65_536 if self.device.type == "cuda" else 4096
         if too_long not in get_args(TooLong):
             raise ValueError(f"too_long={too_long!r} is none of {', '.join(get_args(TooLong))}")
         if batch_tokens < 1:
@@ -324,7 +326,7 @@ class Translator:
         parts: list[list[Part]] = [[] for _ in tasks]
         with self._ready():
             for batch in in_batches(pieces, wish.batch_tokens):
-                for piece, found in zip(batch, self._decode(batch, wish), strict=True):
+                for piece, found in zip(batch, self._decode_within(batch, wish), strict=True):
                     parts[piece.task].append((piece, found))
                     open_pieces[piece.task] -= 1
                 done = sum(open_pieces[index] == 0 for index in {piece.task for piece in batch})
@@ -387,6 +389,17 @@ class Translator:
         finally:
             for part, training in modes.items():
                 part.training = training
+
+    def _decode_within(self, batch: list[Piece], wish: _Wish) -> list[Found]:
+        """All at once or, where the device's memory does not do, in halves."""
+        try:
+            return self._decode(batch, wish)
+        except torch.OutOfMemoryError:
+            if len(batch) == 1:
+                raise
+        torch.cuda.empty_cache()
+        half = len(batch) // 2
+        return [*self._decode_within(batch[:half], wish), *self._decode_within(batch[half:], wish)]
 
     def _decode(self, batch: list[Piece], wish: _Wish) -> list[Found]:
         source = pack([piece.ids for piece in batch]).to(self.device)

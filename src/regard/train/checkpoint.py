@@ -7,7 +7,7 @@ step, the best figures so far) is JSON in their header. Nothing is ever pickled.
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ def write(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -
         ) from error
 
 
-def replace(path: Path, save: Any) -> None:
+def replace(path: Path, save: Callable[[Path], object]) -> None:
     """Have `save(partial)` write a file, then put it in the place of `path`, in one move."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.partial")

@@ -18,6 +18,18 @@ PATIENCE = timedelta(days=1)
 would end a run over a large corpus. One that fails does not keep them: torchrun then ends them all."""
 
 
+def find_device(wanted: str) -> str:
+    """auto is the GPU if there is one."""
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    kind = wanted.partition(":")[0]
+    if kind not in ("cpu", "cuda"):
+        raise ValueError(f"device={wanted!r} is not known: choose auto, cpu or cuda")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device={wanted!r} is not on this machine: choose cpu, or leave it out")
+    return wanted
+
+
 @dataclass(frozen=True, slots=True)
 class Ranks:
     rank: int
@@ -29,11 +41,9 @@ class Ranks:
         """This process alone, or its place among those that torchrun started."""
         count = int(os.environ.get("WORLD_SIZE", "1"))
         local = int(os.environ.get("LOCAL_RANK", "0"))
-        kind = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+        kind = find_device(device)
         place = torch.device(f"cuda:{local}" if kind == "cuda" else kind)
         if place.type == "cuda":
-            if not torch.cuda.is_available():
-                raise ValueError(f"device={device!r} is not on this machine: choose cpu, or leave it out")
             torch.cuda.set_device(place)
         if count > 1 and not dist.is_initialized():
             dist.init_process_group("nccl" if place.type == "cuda" else "gloo", timeout=PATIENCE)

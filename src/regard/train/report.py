@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from regard.train.checkpoint import write_text
+from regard.train.checkpoint import CheckpointError, write_text
 from regard.train.events import EventWriter
 
 LOG = "log.jsonl"
@@ -62,8 +62,7 @@ class Report:
         """Means over the steps since the last time."""
         if self.quiet:
             return
-        self._append({"step": step, **figures})
-        self._events.add(step, {f"train/{name}": value for name, value in figures.items()})
+        self._write("train", figures, {"step": step, **figures})
         line = (
             f"loss {figures['loss']:.3f}  ppl {figures['perplexity']:.2f}  "
             f"{figures['tokens_per_second']:,.0f} tokens/s"
@@ -81,8 +80,7 @@ class Report:
     ) -> None:
         if self.quiet:
             return
-        self._append({"step": step, "valid": dict(metrics), "best": best, "took": seconds})
-        self._events.add(step, {f"valid/{name}": value for name, value in metrics.items()})
+        self._write("valid", metrics, {"step": step, "valid": dict(metrics), "best": best, "took": seconds})
         figures = "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())
         self.say(f"step {step}  valid  {figures}  in {seconds:.1f} s{'  (best so far)' if best else ''}")
         if example:
@@ -92,9 +90,16 @@ class Report:
         if not self.quiet:
             self.console.print(escape(text), highlight=False, soft_wrap=True)
 
-    def _append(self, entry: Mapping[str, Any]) -> None:
-        with (self.folder / LOG).open("a", encoding="utf-8") as file:
-            file.write(f"{json.dumps(entry)}\n")
+    def _write(self, kind: str, figures: Mapping[str, float], entry: Mapping[str, Any]) -> None:
+        path = self.folder / LOG
+        try:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(f"{json.dumps(entry)}\n")
+            self._events.add(entry["step"], {f"{kind}/{name}": value for name, value in figures.items()})
+        except OSError as error:
+            raise CheckpointError(
+                f"{path}: the log could not be written ({error}). Free some space, then go on with --resume"
+            ) from error
 
     def close(self) -> None:
         if self._progress is not None:
