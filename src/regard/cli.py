@@ -1,7 +1,9 @@
 """The command line: argv becomes one call. No logic lives here; help is printed without importing torch."""
 
 import os
+import shlex
 import sys
+import warnings
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -95,11 +97,16 @@ def train(
     if dry_run:
         run.rehearse(recipe, *values, device=device)
         return
-    outcome = run.train(
-        recipe, *values, out=out, resume=resume, overwrite=overwrite, check=not no_check, device=device
-    )
+    try:
+        outcome = run.train(
+            recipe, *values, out=out, resume=resume, overwrite=overwrite, check=not no_check, device=device
+        )
+    except KeyboardInterrupt:
+        typer.echo("stopped before the first step; start again with the same command", err=True)
+        raise typer.Exit(130) from None
     if outcome.stopped is not None:
-        typer.echo(f"stopped at step {outcome.step}; go on with: regard train --resume --out {out}", err=True)
+        again = f"regard train --resume --out {shlex.quote(str(out))}"
+        typer.echo(f"stopped at step {outcome.step}; go on with: {again}", err=True)
         raise typer.Exit(128 + outcome.stopped)
     if os.environ.get("RANK", "0") == "0":
         typer.echo(f"trained in {outcome.seconds:.0f} s; the model is in {out}")
@@ -110,7 +117,8 @@ def translate(
     model: Annotated[Path, typer.Argument(help="A model folder.")],
     file: Annotated[str, typer.Argument(help="Text, one sentence a line; - for what comes in.")] = "-",
     n_best: Annotated[
-        int, typer.Option("--n-best", help="Translations for each line: i ||| text ||| score")
+        int,
+        typer.Option("--n-best", help="Translations for each line, i ||| text ||| score; widens the beam."),
     ] = 1,
     scores: Annotated[bool, typer.Option("--scores", help="The log-probability before each line.")] = False,
     align: Annotated[
@@ -221,7 +229,7 @@ def evaluate(
         tokenize=tokenize,
         decoding={"beam": beam, "length_penalty": length_penalty},
         device=device,
-        console=Console(quiet=as_json),
+        console=Console(quiet=as_json, width=None if sys.stdout.isatty() else 160),
     )
     if as_json:
         typer.echo(json.dumps(found, ensure_ascii=False, indent=1))
@@ -245,6 +253,7 @@ def phrasebook(
 
 
 def main() -> None:
+    warnings.showwarning = lambda message, *_, **__: typer.echo(f"warning: {message}", err=True)
     try:
         app()
     except (ValueError, OSError, RuntimeError) as error:

@@ -91,9 +91,9 @@ def read_table(path: Path | str) -> dict[str, Any]:
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from error
+        raise ConfigError(f"{path}: {error.strerror or error}; give the path of a TOML file") from error
     except ValueError as error:  # a TOML or UTF-8 error is a ValueError, and says where
-        raise ConfigError(f"{path}: {error}") from error
+        raise ConfigError(f"{path}: no TOML: {error}") from error
 
 
 def override(data: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:

@@ -87,9 +87,14 @@ def test_what_cannot_be_meant_is_an_error_that_names_the_key(plain: dict[str, An
     assert [part for part in said if part not in message] == [], message
 
 
-def test_an_error_in_a_file_names_the_file(file: Path) -> None:
-    with pytest.raises(ConfigError, match=r"own\.toml: unknown key 'model\.layrs'"):
+def test_an_error_in_a_file_names_the_file_and_one_that_was_typed_does_not(file: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^unknown key 'model\.layrs'"):
         read_recipe(file, ["model.layrs=4"])
+    with pytest.raises(ConfigError, match=r"^unknown key 'layers'; did you mean 'model\.layers'\?"):
+        read_recipe(file, ["layers=4"])
+    file.write_text('[data]\ntrain = ["a", "b"]\n[model]\nlayrs = 4\n')
+    with pytest.raises(ConfigError, match=r"own\.toml: unknown key 'model\.layrs'"):
+        read_recipe(file)
     with pytest.raises(ConfigError, match=r"none\.toml: No such file") as caught:
         read_recipe(file.with_name("none.toml"))
     assert str(caught.value).count("none.toml") == 1

@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 
 from regard.config import write_toml
 from regard.tasks import run
-from regard.train.report import read_log
+from regard.train.report import LOG, read_log
 from regard.train.trainer import Outcome
 from tests.tasks import tiny
 
@@ -55,10 +55,15 @@ def start(place: Path, out: str, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def reached(folder: Path, step: int, process: subprocess.Popen[str]) -> None:
-    """Wait until the log has this step."""
+def reached(folder: Path, step: int, process: subprocess.Popen[str], began: float) -> None:
+    """Wait until the log has this step, and not from a sitting before."""
     deadline = time.monotonic() + 120
-    while not any(entry["step"] >= step for entry in read_log(folder)):
+    path = folder / LOG
+    while not (
+        path.exists()
+        and path.stat().st_mtime >= began
+        and any(entry["step"] >= step for entry in read_log(folder))
+    ):
         if process.poll() is not None or time.monotonic() > deadline:
             process.kill()
             raise AssertionError(f"no step {step}: {process.communicate()[0]}")
@@ -83,8 +88,9 @@ def interrupted(place: Path) -> dict[str, Any]:
     numbers = [signal.SIGKILL, signal.SIGINT, signal.SIGKILL, signal.SIGTERM]
     for step, number in zip(steps, numbers, strict=True):
         arguments = [str(place / "recipe.toml")] if step == steps[0] else ["--resume"]
+        began = time.time()
         process = start(place, "parted", *arguments)
-        reached(folder, step, process)
+        reached(folder, step, process, began)
         time.sleep(chance.uniform(0, 0.01))
         process.send_signal(number)
         output, _ = process.communicate(timeout=120)

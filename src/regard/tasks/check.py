@@ -20,7 +20,15 @@ def check_recipe(written: Written, *, examples: int = 3, tokens: bool = True) ->
     splits: dict[str, Any] = {split: corpus.readers(split) for split in SPLITS if corpus.files(split)}
     tokenizer = _tokenizer(written) if tokens else None
     longest = None if tokenizer is None else data.longest - 2  # the end, and the start or a language token
-    return examine(splits, tokenizer=tokenizer, longest=longest, examples=examples)
+    report = examine(splits, tokenizer=tokenizer, longest=longest, examples=examples)
+    if data.on_error == "skip":
+        return report
+    # Training will stop at the first of them.
+    findings = [
+        replace(each, severity="error") if each.name == "broken lines" else each for each in report.findings
+    ]
+    findings.sort(key=lambda finding: finding.severity != "error")
+    return replace(report, findings=tuple(findings))
 
 
 def _tokenizer(written: Written) -> Tokenizer | None:

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -76,7 +76,7 @@ def translate(
         if console.is_terminal and not out.isatty()
         else None
     )
-    with shown or nullcontext():
+    with shown or nullcontext(), _named(file):
         task = None if shown is None else shown.add_task("", total=None)
         counts = translate_lines(
             translator,
@@ -94,7 +94,7 @@ def translate(
             progress=None if shown is None or task is None else lambda more: shown.advance(task, more),
         )
     notes = (
-        (counts.split, "longer than the model was trained on: they were translated sentence by sentence"),
+        (counts.split, "longer than the model was trained on: they were translated in pieces"),
         (counts.unknown, "not wholly known: they have words that are not in the model's vocabulary"),
     )
     for count, what in notes:
@@ -115,9 +115,28 @@ def align(
 
 
 def _lines(file: str) -> Iterator[str]:
-    if file != "-":
-        return (line.text for line in read_lines(file))
-    return _standard_input()
+    if file == "-":
+        yield from _standard_input()
+        return
+    try:
+        for line in read_lines(file):
+            yield line.text
+    except DataError as error:
+        remedy = "fix the file" if "on_error" in error.remedy else error.remedy
+        raise DataError(error.origin, error.reason, error.particulars, remedy) from error
+
+
+@contextmanager
+def _named(file: str) -> Iterator[None]:
+    """A line that is refused is told by its file, and by what can be typed."""
+    try:
+        yield
+    except DataError as error:
+        if error.origin.file != "input":
+            raise
+        origin = Origin("standard input" if file == "-" else file, error.origin.line)
+        remedy = "shorten it, or translate with --too-long split"
+        raise DataError(origin, error.reason, error.particulars, remedy) from error
 
 
 def _standard_input() -> Iterator[str]:
@@ -147,17 +166,18 @@ def evaluate(
     """Scores of a model, or of a file of translations; with `against`, what sets it apart from another."""
     sources = _texts(source)
     wanted = [_texts(path) for path in references]
-    for path, lines in zip(references, wanted, strict=True):
+    given = {path: _texts(path) for path in (model, against) if path is not None and path.is_file()}
+    for path, lines in [*zip(references, wanted, strict=True), *given.items()]:
         if len(lines) != len(sources):
             raise DataError(
                 Origin(str(path)),
-                f"{len(lines)} references for {len(sources)} sources of {source}",
+                f"{len(lines)} lines for {len(sources)} sources of {source}",
                 remedy="give files of equal length",
             )
 
     def translations(system: Path) -> list[str]:
-        if system.is_file():
-            return _texts(system)
+        if system in given:
+            return given[system]
         translator = load(system, device=device)
         found = translator.translate(
             sources,

@@ -142,6 +142,7 @@ class _Chain:
     """One hypothesis for each piece so far, linked backwards: a text may have thousands of pieces."""
 
     ranking: float = 0.0
+    unfinished: int = 0
     last: Hypothesis | None = None
     before: "_Chain | None" = None
 
@@ -160,6 +161,11 @@ def combine(parts: Sequence[Sequence[Hypothesis]], decoding: DecodeConfig) -> li
         return [list(drawn) for drawn in zip(*parts, strict=False)]
     best = [_Chain()]
     for hypotheses in parts:
-        longer = [_Chain(chain.ranking + each.ranking, each, chain) for chain in best for each in hypotheses]
-        best = sorted(longer, key=lambda chain: -chain.ranking)[: decoding.n_best]
+        longer = [
+            _Chain(chain.ranking + each.ranking, chain.unfinished + (not each.finished), each, chain)
+            for chain in best
+            for each in hypotheses
+        ]
+        # as search has it: what was cut off comes last
+        best = sorted(longer, key=lambda chain: (chain.unfinished, -chain.ranking))[: decoding.n_best]
     return [chain.unrolled() for chain in best]

@@ -84,7 +84,17 @@ def read_recipe(path: Path | str, settings: Iterable[str] = ()) -> Written:
         typed = any(setting.partition("=")[0].strip() == "data.root" for setting in settings)
         return as_recipe(plain, "." if typed else path.parent)
     except ConfigError as error:
-        raise error if str(error).startswith(str(path)) else ConfigError(f"{path}: {error}") from error
+        if str(error).startswith(str(path)) or (settings and _is_sound(path)):
+            raise  # the mistake was typed, or says already where it is
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def _is_sound(path: Path) -> bool:
+    try:
+        as_recipe(read_table(path), path.parent)
+    except ConfigError:
+        return False
+    return True
 
 
 def as_recipe(plain: Mapping[str, Any], where: Path | str = ".") -> Written:
@@ -94,8 +104,9 @@ def as_recipe(plain: Mapping[str, Any], where: Path | str = ".") -> Written:
     task = plain.get("task", "translate")
     if task != "translate":
         raise ConfigError(f"task={task!r} is not known: choose translate")
+    _refuse_misplaced("", {name: table for name, table in plain.items() if not isinstance(table, Mapping)})
     for name, table in plain.items():
-        if name != "task" and isinstance(table, Mapping):
+        if isinstance(table, Mapping):
             _refuse_misplaced(name, table)
     data = plain["data"]
     if isinstance(data, Mapping):
@@ -112,21 +123,23 @@ def as_recipe(plain: Mapping[str, Any], where: Path | str = ".") -> Written:
     return Written(plain, Path(where), checked)
 
 
-def _refuse_misplaced(name: str, table: Mapping[str, Any]) -> None:
-    """A key in the wrong table is told its right one."""
+def _refuse_misplaced(name: str, keys: Iterable[str]) -> None:
+    """A key in the wrong table, or in none, is told its right one."""
     tables = {spec.name: get_type_hints(TranslateRecipe)[spec.name] for spec in fields(TranslateRecipe)}
-    if name not in tables or name == "task":
+    del tables["task"]
+    if name and name not in tables:
         return
-    for key in table:
-        if key in {spec.name for spec in fields(tables[name])}:
+    for key in keys:
+        if key in ({spec.name for spec in fields(tables[name])} if name else {"task", *tables}):
             continue
         homes = [
             f"{other}.{key}"
             for other, config in tables.items()
-            if other != "task" and key in {spec.name for spec in fields(config)}
+            if key in {spec.name for spec in fields(config)}
         ]
         if homes:
-            raise ConfigError(f"unknown key '{name}.{key}'; did you mean {' or '.join(map(repr, homes))}?")
+            path = f"{name}.{key}" if name else key
+            raise ConfigError(f"unknown key {path!r}; did you mean {' or '.join(map(repr, homes))}?")
 
 
 def suited(

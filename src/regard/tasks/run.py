@@ -67,6 +67,8 @@ def train(
     regard.fit({"data": {"train": ["train.en", "train.de"]}}, out="runs/b")
     """
     folder, console = Path(out), console or Console()
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder} is a file, not a folder: choose another --out")
     written = written_recipe(recipe, settings, folder, resume=resume)
     if not resume and not overwrite:
         _refuse_used(folder, "go on with it by --resume, replace it by --overwrite, or choose another --out")
@@ -78,7 +80,12 @@ def train(
     ranks = Ranks.join(device)
     try:
         with _held(folder) if ranks.first else nullcontext():
-            if check and not resume:
+            begun = resume and (folder / CHECKPOINT).exists()
+            if resume and not begun and ranks.first:
+                console.print(
+                    f"{folder}: no checkpoint yet, training starts from the beginning", highlight=False
+                )
+            if check and not begun:
                 _check(written, ranks, console)
             return train_translator(written, folder, ranks=ranks, console=console, resume=resume)
     finally:
@@ -109,7 +116,7 @@ def _check(written: Written, ranks: Ranks, console: Console) -> None:
     if report is not None and not report.ok:
         render(report, console)
     elif report is not None:
-        more = "; see them with regard check" if report.findings else ""
+        more = f"; {len(report.findings)} remarks, see regard check" if report.findings else ""
         console.print(f"text: {report.verdict}{more}", highlight=False, markup=False, soft_wrap=True)
     ok, verdict = ranks.share(report and (report.ok, report.verdict))
     if not ok:
@@ -123,13 +130,13 @@ def rehearse(
     console: Console | None = None,
 ) -> None:
     """Print the whole recipe, the size of the model and how long training would take here: everything is
-    prepared, and a few steps are timed; nothing is kept."""
-    console = console or Console()
+    prepared, and a few steps are timed; nothing is kept. What is printed is a recipe itself."""
+    aside, console = console or Console(stderr=True), console or Console()
     ranks = Ranks.join(device)
     with tempfile.TemporaryDirectory() as folder:
         written = written_recipe(recipe, settings, Path(folder), resume=False)
-        prepared = prepare(written, Path(folder), ranks, console)
-        trainer = build_trainer(prepared, Path(folder), console)
+        prepared = prepare(written, Path(folder), ranks, aside)
+        trainer = build_trainer(prepared, Path(folder), aside)
         seconds = []
         for step in range(1, REHEARSED + 1):
             began = time.perf_counter()
@@ -141,7 +148,7 @@ def rehearse(
     config, each = prepared.recipe.train, median(seconds[1:])
     steps = min(config.steps, round(60 * config.minutes / each)) if config.minutes else config.steps
     console.print(
-        f"{prepared.parameters:,} parameters; {steps:,} steps, "
+        f"# {prepared.parameters:,} parameters; {steps:,} steps, "
         f"{steps / prepared.feed.plan.steps(0):.1f} epochs; "
         f"about {steps * each / 60:.1f} minutes on {ranks.device} ({each * 1000:.0f} ms a step), "
         "validations not counted",

@@ -117,7 +117,7 @@ def prepare(
 
     def say(text: str) -> None:
         if ranks.first:
-            console.print(text, highlight=False, markup=False)
+            console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     if written.checked.data.test and next(corpus.pairs("test"), None) is None:
         origin = Origin(str(corpus.paths("test")[0]))
@@ -136,8 +136,13 @@ def prepare(
     ranks.wait()
     tokenizer = Tokenizer.load(folder)
     store, counts = build_store(corpus, "train", tokenizer, folder / STORES["train"])
+    held = (
+        ""
+        if recipe.data.valid
+        else f", {corpus.size - counts.read - counts.skipped:,} held out to validate on"
+    )
     say(
-        f"{counts.used:,} pairs to learn from, {words:,} target words; "
+        f"{counts.used:,} pairs to learn from{held}; {words:,} target words; "
         f"{len(tokenizer):,} tokens in the vocabulary" + _left_out(counts, recipe)
     )
     torch.manual_seed(recipe.train.seed)

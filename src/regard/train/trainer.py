@@ -37,6 +37,8 @@ CHECKPOINT = "checkpoint.safetensors"
 TOLERATED = 5
 """So many updates in a row may be skipped for a gradient that is not finite."""
 
+SAVED_AFTER = 120.0
+"""Seconds after which a checkpoint is written, whatever the step."""
 LONG = 5e10
 """Compiling wins its time back in runs with at least so many parameters times steps,"""
 LONG_MINUTES = 3.0
@@ -63,7 +65,7 @@ class TrainConfig:
     log_every: int = 50
     """Steps between lines of the log."""
     save_every: int = 0
-    """Steps between checkpoints; one is written at every validation anyway."""
+    """Steps between checkpoints; one is written at every validation anyway, and after two minutes."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of the matrix products; weights are always float32. auto: bfloat16 on CUDA."""
     compile: Literal["auto", "yes", "no"] = "auto"
@@ -186,7 +188,7 @@ class Trainer:
         self._history: list[Tensor] = []
         """Statistics of the last steps, not read yet."""
         self._counted = 0
-        self._logged = time.monotonic()
+        self._logged = self._saved = time.monotonic()
 
     @property
     def path(self) -> Path:
@@ -222,13 +224,16 @@ class Trainer:
     def run(self) -> Outcome:
         """Train to the end, or until a signal asks to stop: then a checkpoint is written first."""
         standing, config = self.standing, self.config
-        report = Report(
-            self.folder, config.steps, self.console, start=standing.step, quiet=not self.ranks.first
-        )
+        began, before = time.monotonic(), standing.seconds
+        self._saved = began
         if standing.step == 0 and self.ranks.first:
             self.path.unlink(missing_ok=True)  # of a run that this one takes the place of
-        began, before = time.monotonic(), standing.seconds
         with _listening() as stop:
+            report = Report(
+                self.folder, config.steps, self.console, start=standing.step, quiet=not self.ranks.first
+            )
+            if standing.step:
+                report.say(f"going on from step {standing.step} of {standing.steps}")
             try:
                 for split, parts in self._steps():
                     standing.step += 1
@@ -247,7 +252,7 @@ class Trainer:
                         standing.seconds = before + time.monotonic() - began
                         standing.finished = self._finished()
                         self._save()
-                    elif asked or (config.save_every and standing.step % config.save_every == 0):
+                    elif asked or self._is_due():
                         self._save()
                     if standing.finished or asked:
                         break
@@ -262,6 +267,16 @@ class Trainer:
             seconds=standing.seconds,
             stopped=stop.signal if not standing.finished else None,
         )
+
+    def _is_due(self) -> bool:
+        """Whether a checkpoint should be written between validations. Ranks have to agree, which costs a
+        message, so they ask rarely."""
+        step, late = self.standing.step, time.monotonic() - self._saved > SAVED_AFTER
+        if self.config.save_every and step % self.config.save_every == 0:
+            return True
+        if self.ranks.count == 1:
+            return late
+        return step % self.config.log_every == 0 and bool(self.ranks.share(late))
 
     def _finished(self) -> bool:
         standing = self.standing
@@ -410,6 +425,7 @@ class Trainer:
                 "places": self._places(),
             }
             checkpoint.write(self.path, {**self._vectors(), **beside}, facts)
+        self._saved = time.monotonic()
         self.ranks.wait()
 
     def _vectors(self) -> dict[str, Tensor]:

@@ -24,8 +24,8 @@ The German is a function of the English. Where English leaves a choice, it is ma
 du; people are men unless English says otherwise (teacher: Lehrer); past is perfect (but was is war, and had
 is hatte); prepositions melt with their article (im, zur).
 
-`phrasebook_words` holds the words, `phrasebook_grammar` says a clause in both languages, `phrasebook_sense`
-draws clauses that make sense, `phrasebook_sentences` makes sentences of them, and here they become a corpus.
+`words` holds the words, `grammar` says a clause in both languages, `sense` draws clauses that make sense,
+`sentences` makes sentences of them, and here they become a corpus.
 """
 
 from functools import cache
