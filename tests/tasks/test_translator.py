@@ -141,6 +141,12 @@ def test_the_best_combinations_of_pieces_are_those_of_a_search_through_all(ranki
     assert [sum(h.ranking for h in each) for each in found] == sorted(totals, reverse=True)[:count]
 
 
+def test_what_was_cut_off_comes_behind_what_was_finished():
+    finished, cut = Hypothesis((1,), -9.0, -9.0, True), Hypothesis((2,), -1.0, -1.0, False)
+    found = combine([[finished, cut], [finished]], DecodeConfig(n_best=2))
+    assert found == [[finished, finished], [cut, finished]]
+
+
 def test_only_the_end_among_special_tokens_may_be_written(monkeypatch):
     calls = spied(monkeypatch)
     own = tokenizer("de")

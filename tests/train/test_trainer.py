@@ -94,10 +94,18 @@ def test_a_trainer_works_in_a_thread_that_cannot_listen(tmp_path: Path) -> None:
     assert outcomes[0].step == 12
 
 
-def test_worker_threads_change_nothing(tmp_path: Path) -> None:
-    for workers in (0, 2):
-        Run(tmp_path / str(workers), dropout=0.3, workers=workers).trainer.run()
-    assert_same_run(tmp_path / "0", tmp_path / "2")
+def test_a_checkpoint_is_written_after_a_while_whatever_the_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+    monkeypatch.setattr(
+        "regard.train.checkpoint.write",
+        lambda path, tensors, facts: written.append(facts["standing"]["step"]),
+    )
+    Run(tmp_path / "seldom", steps=4, validate_every=4).trainer.run()
+    monkeypatch.setattr("regard.train.trainer.SAVED_AFTER", 0.0)
+    Run(tmp_path / "often", steps=4, validate_every=4).trainer.run()
+    assert written == [4, 1, 2, 3, 4]
 
 
 def test_the_averaged_weights_are_validated_and_kept(tmp_path: Path) -> None:
