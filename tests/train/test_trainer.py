@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from regard.data.batches import prefetch
 from regard.train.average import AverageConfig
 from regard.train.checkpoint import CheckpointError
 from regard.train.objectives import Sums
@@ -213,12 +214,20 @@ def hungry(model: Toy, most: int) -> Any:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_too_little_memory_makes_the_same_steps_in_pieces(tmp_path: Path, workers: int) -> None:
+def test_too_little_memory_makes_the_same_steps_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    """Also where batches were prepared ahead, before it was known how small they must be: as for a GPU."""
+
+    def ahead_of_time(jobs: Any, **_: Any) -> Any:
+        return prefetch(jobs, workers, ahead=4)
+
+    monkeypatch.setattr("regard.train.trainer.prefetch", ahead_of_time)
     model = toy()
     loss, sizes = hungry(model, most=3)
     whole = Run(tmp_path / "whole")
     whole.trainer.run()
-    parted = Run(tmp_path / "parted", model=model, loss=loss, workers=workers)
+    parted = Run(tmp_path / "parted", model=model, loss=loss)
     parted.trainer.run()
     assert parted.trainer.standing.split == 4
     assert sum(size > 3 for size in sizes) == 2  # found out once: with 10, with 5

@@ -268,8 +268,8 @@ def _attend_grid(
     dropout: float = 0.0,
     scale: float | None = None,
 ) -> Float[Tensor, "rows heads query d_value"]:
-    """PyTorch's own choice of kernels, but for cuDNN's: that one makes a plan for every new size, which
-    takes far longer than the attention, and here sizes change from step to step."""
+    """PyTorch's own choice of kernels, but for cuDNN's: that one makes a plan for every new size, and here
+    sizes change from step to step."""
 
     def attend_all() -> Tensor:
         return F.scaled_dot_product_attention(
