@@ -33,6 +33,7 @@ from regard.text import (
     read_pairs,
     read_table_pairs,
 )
+from regard.text.tables import Format
 from regard.train.checkpoint import write_text
 from regard.train.objectives import HIDDEN
 
@@ -53,7 +54,7 @@ class PairFiles:
     """The file of the translations; of a table, the column."""
     table: str | None = None
     """A TSV, CSV, JSONL, Parquet or Arrow file that has both."""
-    format: str | None = None
+    format: Format | None = None
     """Of the table, where its name does not tell."""
     to: str | None = None
     """The target language, for a model that writes several: the source then starts with the token <2de>."""
@@ -74,7 +75,7 @@ class PairFiles:
         """Takes `on_error` and `skipped`."""
         if self.table is None:
             return partial(read_pairs, *self.paths(root))
-        rows = Table(path=root / self.table, format=self.format)  # type: ignore[arg-type]
+        rows = Table(path=root / self.table, format=self.format)
         return partial(read_table_pairs, rows, source=self.source, target=self.target)
 
 
