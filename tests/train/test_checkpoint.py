@@ -14,21 +14,33 @@ from regard.train.checkpoint import CheckpointError, read, write, write_text
 
 KILLER = """
 import json, os, random, signal, sys, time
+from itertools import count
 from pathlib import Path
 import torch
 from regard.train import checkpoint
 
 torch.set_num_threads(1)  # threads do not survive a fork
-path, found, slow = Path(sys.argv[1]), [], os.fsync
+path, found, sync = Path(sys.argv[1]), [], os.fsync
 checkpoint.write(path, {"a": torch.zeros(50_000)}, {"number": 0})
 for attempt in range(12):
+    # A checkpoint is synced twice: its file before the rename, its folder after. The child stops at the
+    # second checkpoint's file, at its folder, or nowhere.
+    stop = (3, 4, None)[attempt % 3]
+    hears, tells = os.pipe()
     if (child := os.fork()) == 0:
-        os.fsync = lambda file: (time.sleep(0.02), slow(file))  # between the write and the rename
-        number = checkpoint.read(path)[1]["number"]
-        while True:
-            number += 1
+        synced = count(1)
+        def stopping(file):
+            sync(file)
+            number = next(synced)
+            if number == (stop or 2):
+                os.write(tells, b".")
+            if number == stop:
+                time.sleep(600)
+        os.fsync = stopping
+        for number in count(checkpoint.read(path)[1]["number"] + 1):
             checkpoint.write(path, {"a": torch.full((50_000,), float(number))}, {"number": number})
-    time.sleep(random.Random(attempt).uniform(0.03, 0.12))
+    os.read(hears, 1)
+    time.sleep(0 if stop else random.Random(attempt).uniform(0, 0.05))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     halfway = path.with_name(path.name + ".partial").exists()
@@ -63,9 +75,14 @@ def test_a_process_killed_at_any_moment_leaves_a_whole_checkpoint(path: Path) ->
     found = json.loads(done.stdout)
     numbers = [number for number, *_ in found]
     assert all(values == [number] and length == 50_000 for number, values, length, _ in found)
-    assert numbers == sorted(numbers)
-    assert numbers[-1] > 12  # there was something to kill
-    assert any(halfway for *_, halfway in found)  # and it was hit on the way
+    assert numbers == sorted(set(numbers))  # each child wrote at least one
+    for before, (number, *_, halfway), kind in zip(
+        [0, *numbers], found, ["file", "folder", "any"] * 4, strict=False
+    ):
+        if kind == "file":  # the second one was not yet in its place
+            assert (number, halfway) == (before + 1, True)
+        if kind == "folder":
+            assert (number, halfway) == (before + 2, False)
 
 
 def test_a_full_disk_leaves_the_last_checkpoint_and_says_so(path: Path) -> None:
