@@ -9,7 +9,16 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from torch.testing import assert_close
 
 from regard.layout import Layout
-from regard.models import ENCODERS, SEQ2SEQ, ClassifyHead, Decoder, Encoder, PoolConfig, Seq2Seq
+from regard.models import (
+    ENCODERS,
+    SEQ2SEQ,
+    ClassifyConfig,
+    ClassifyHead,
+    Decoder,
+    Encoder,
+    PoolConfig,
+    Seq2Seq,
+)
 from regard.nn.kernels import attend_packed
 from regard.nn.masks import CAUSAL
 from tests.models.families import BODIES, D_MODEL, VOCABULARY, decoder, encoder
@@ -101,7 +110,9 @@ def test_compiled_classifiers_equal_eager_ones(kind):
         def __init__(self) -> None:
             super().__init__()
             self.encoder = Encoder(encoder(*TRANSFORMERS["transformer, sinusoidal"]))
-            self.classify = ClassifyHead(3, D_MODEL, PoolConfig(kind=kind), dropout=0.0)
+            self.classify = ClassifyHead(
+                D_MODEL, ClassifyConfig(labels=3, pool=PoolConfig(kind=kind), dropout=0.0)
+            )
 
         def forward(self, ids: Tensor, layout: Layout) -> Tensor:
             return self.classify(self.encoder(ids, layout), layout)

@@ -67,7 +67,7 @@ def encoder(body, kind: str, **settings) -> EncoderConfig:
 
 def decoder(body, kind: str, **settings) -> DecoderConfig:
     shared = encoder(body, kind)
-    names = (field.name for field in dataclasses.fields(EncoderConfig))
+    names = (field.name for field in dataclasses.fields(EncoderConfig) if field.name != "pooler")
     return DecoderConfig(**{name: getattr(shared, name) for name in names}, **settings)
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from regard.layout import Layout
 from regard.models.decoder import Decoder
 from regard.models.encoder import Encoder
-from regard.models.heads import ClassifyHead, PoolConfig, TagHead
+from regard.models.heads import ClassifyConfig, ClassifyHead, PoolConfig, TagConfig, TagHead
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.recurrent import RecurrentConfig
 from tests.models.families import BODIES, D_MODEL, VOCABULARY, decoder, encoder, seq2seq
@@ -126,7 +126,10 @@ def test_taggers_learn(task, family):
     """Each token's tag is the token that stands there in the answer. To mirror itself a sentence must know
     where it ends, so all of these have three words."""
     body = nn.ModuleDict(
-        {"encoder": Encoder(encoder(*BODIES[family])), "head": TagHead(VOCABULARY, D_MODEL, dropout=0.0)}
+        {
+            "encoder": Encoder(encoder(*BODIES[family])),
+            "head": TagHead(D_MODEL, TagConfig(tags=VOCABULARY, dropout=0.0)),
+        }
     )
 
     def tags(batch: Sentences) -> tuple[Tensor, Tensor]:
@@ -153,7 +156,7 @@ def test_taggers_learn(task, family):
 def test_recurrent_classifiers_learn(cell, pool):
     """Whether a word occurs in the sentence, wherever it stands."""
     body = RecurrentConfig(cell=cell, layers=1, dropout=0.0)
-    head = ClassifyHead(2, D_MODEL, pool, dropout=0.0)
+    head = ClassifyHead(D_MODEL, ClassifyConfig(pool=pool, dropout=0.0))
     model = nn.ModuleDict({"encoder": Encoder(encoder(body, "none")), "head": head})
 
     def scores(batch: Sentences) -> tuple[Tensor, Tensor]:

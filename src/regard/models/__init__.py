@@ -2,14 +2,18 @@
 
 from regard.models.decoder import Decoder, DecoderConfig
 from regard.models.encoder import Encoder, EncoderConfig
+from regard.models.headed import Headed, HeadedConfig
 from regard.models.heads import (
+    ClassifyConfig,
     ClassifyHead,
+    EmbedConfig,
+    EmbedHead,
+    MaskedConfig,
     MaskedHead,
     Pool,
     PoolConfig,
-    RegressHead,
+    TagConfig,
     TagHead,
-    next_sentence_head,
 )
 from regard.models.presets import DECODERS, ENCODERS, SEQ2SEQ
 from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
@@ -18,17 +22,22 @@ __all__ = [
     "DECODERS",
     "ENCODERS",
     "SEQ2SEQ",
+    "ClassifyConfig",
     "ClassifyHead",
     "Decoder",
     "DecoderConfig",
+    "EmbedConfig",
+    "EmbedHead",
     "Encoder",
     "EncoderConfig",
+    "Headed",
+    "HeadedConfig",
+    "MaskedConfig",
     "MaskedHead",
     "Pool",
     "PoolConfig",
-    "RegressHead",
     "Seq2Seq",
     "Seq2SeqConfig",
+    "TagConfig",
     "TagHead",
-    "next_sentence_head",
 ]

@@ -14,6 +14,7 @@ from regard.nn.embedding import Embedding, EmbeddingConfig
 from regard.nn.initialize import InitialConfig, initialize
 from regard.nn.layers import NormConfig, build_norm
 from regard.nn.masks import Mask
+from regard.nn.pooling import Pooler
 from regard.nn.positions import PositionsConfig, added_positions
 from regard.nn.recurrent import RecurrentConfig, RecurrentEncoder
 from regard.nn.stacks import Stack, TransformerConfig
@@ -29,6 +30,8 @@ class EncoderConfig:
     embedding: EmbeddingConfig = field(default_factory=EmbeddingConfig)
     positions: PositionsConfig = field(default_factory=PositionsConfig)
     body: TransformerConfig | RecurrentConfig = field(default_factory=TransformerConfig)
+    pooler: bool = False
+    """BERT's tanh(W x_first + b), for the heads that want a sequence in that one vector."""
     initial: InitialConfig = field(default_factory=InitialConfig)
 
     def __post_init__(self) -> None:
@@ -80,6 +83,7 @@ class Encoder(nn.Module):
             if isinstance(config.body, TransformerConfig)
             else RecurrentEncoder(config.d_model, config.body)
         )
+        self.pooler = Pooler(config.d_model) if config.pooler else None
         initialize(self, config.initial)
 
     def forward(

@@ -1,20 +1,20 @@
-"""What stands on an encoder: each head turns states into the scores of one task.
+"""What stands on an encoder: each head turns states into what one task wants.
 
     masked         softmax(W norm(gelu(x W_1)) + b) on the masked positions           Devlin et al. 2019, 3.1
     next sentence  two scores from a sequence in one vector                           Devlin et al. 2019, 3.1
-    classify       a score for each label, from a sequence in one vector
-    regress        one number for each sequence
-    tag            a score for each tag, for each token
+    classify       a score for each label, from a sequence in one vector; one label makes it a regressor
+    tag            a score for each tag, for each token, or for each word in one vector
+    embed          a sequence in one vector, of length 1 if wanted
 
 Language models score by `regard.nn.embedding.VocabularyHead`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, cast
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.config import check_choices
@@ -22,39 +22,45 @@ from regard.layout import Layout
 from regard.nn import Stream
 from regard.nn.embedding import VocabularyHead
 from regard.nn.initialize import InitialConfig, initialize
-from regard.nn.pooling import AttentionPooling, pool_ends, pool_first, pool_last, pool_max, pool_mean
+from regard.nn.pooling import (
+    AttentionPooling,
+    Pooler,
+    pool_ends,
+    pool_first,
+    pool_last,
+    pool_max,
+    pool_mean,
+)
 
 Vectors = Float[Tensor, "sequences d_model"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PoolConfig:
-    kind: Literal["first", "last", "ends", "mean", "max", "attention"] = "first"
+    kind: Literal["first", "last", "ends", "mean", "max", "attention", "pooler"] = "first"
     """How a sequence becomes one vector. First is [CLS] where there is one; ends is the last state of each
-    direction of a bidirectional recurrent encoder."""
+    direction of a bidirectional recurrent encoder; pooler is the encoder's own, tanh(W x_first + b), as BERT
+    has it."""
     query: Literal["trained", "fixed"] = "trained"
     """What an attention pool asks with."""
-    dense: bool = False
-    """tanh(W x + b) after it, as BERT's pooler has."""
 
     def __post_init__(self) -> None:
         check_choices(self)
 
 
 class Pool(nn.Module):
-    """Each sequence in one vector; zeros for an empty one."""
+    """Each sequence in one vector; zeros for an empty one (but the pooler gives its tanh(b))."""
 
-    def __init__(self, d_model: int, config: PoolConfig) -> None:
+    def __init__(self, d_model: int, config: PoolConfig, pooler: Pooler | None = None) -> None:
+        """`pooler` is the encoder's, for the kind of that name."""
         super().__init__()
         self.kind = config.kind
         self.attention = AttentionPooling(d_model, config.query) if config.kind == "attention" else None
-        self.dense = nn.Linear(d_model, d_model) if config.dense else None
+        if config.kind == "pooler" and pooler is None:
+            raise ValueError("pool.kind='pooler' takes an encoder that has one: set encoder.pooler=true")
+        self.pooler = pooler if config.kind == "pooler" else None
 
     def forward(self, x: Stream, layout: Layout) -> Vectors:
-        vectors = self.gather(x, layout)
-        return vectors if self.dense is None else torch.tanh(self.dense(vectors))
-
-    def gather(self, x: Stream, layout: Layout) -> Vectors:
         match self.kind:
             case "first":
                 return pool_first(x, layout)
@@ -68,6 +74,26 @@ class Pool(nn.Module):
                 return pool_max(x, layout)
             case "attention":
                 return cast(AttentionPooling, self.attention)(x, layout)
+            case "pooler":
+                return cast(Pooler, self.pooler)(x, layout)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MaskedConfig:
+    kind: Literal["masked"] = "masked"
+    next_sentence: bool = False
+    """Also tell whether the second sentence follows the first, from the encoder's pooler."""
+    tied: bool = True
+    """The output matrix is the embedding."""
+    activation: Literal["gelu", "gelu_tanh", "relu"] = "gelu"
+    """Of the dense layer."""
+    eps: float = 1e-12
+    """Of the norm."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        if self.eps <= 0:
+            raise ValueError(f"head.eps={self.eps} must be greater than 0")
 
 
 class MaskedHead(nn.Module):
@@ -77,71 +103,185 @@ class MaskedHead(nn.Module):
         self,
         vocabulary: int,
         d_model: int,
+        config: MaskedConfig,
         *,
-        tied: nn.Embedding | None,
-        eps: float = 1e-12,
+        embedding: nn.Embedding,
+        pooler: Pooler | None = None,
         initial: InitialConfig | None = None,
     ) -> None:
+        """`embedding` is the one that it shares, if it is tied; `pooler` is for the next sentence."""
         super().__init__()
+        self.activation = config.activation
         self.dense = nn.Linear(d_model, d_model)
-        self.norm = nn.LayerNorm(d_model, eps=eps)
-        self.vocabulary = VocabularyHead(vocabulary, d_model, bias=True, tied=tied)
-        initialize(self, initial or InitialConfig(scheme="normal"))
+        self.norm = nn.LayerNorm(d_model, eps=config.eps)
+        self.vocabulary = VocabularyHead(
+            vocabulary, d_model, bias=True, tied=embedding if config.tied else None
+        )
+        self.next_sentence = (
+            ClassifyHead(
+                d_model, ClassifyConfig(labels=2, pool=PoolConfig(kind="pooler"), dropout=0.0), pooler
+            )
+            if config.next_sentence
+            else None
+        )
+        _initialize_apart(self, pooler, initial)
 
     def forward(self, x: Stream) -> Float[Tensor, "tokens vocab"]:
-        return self.vocabulary(self.norm(F.gelu(self.dense(x))))
+        return self.vocabulary(self.norm(self._activate(self.dense(x))))
+
+    def _activate(self, x: Stream) -> Stream:
+        match self.activation:
+            case "gelu":
+                return F.gelu(x)
+            case "gelu_tanh":
+                return F.gelu(x, approximate="tanh")
+            case "relu":
+                return F.relu(x)
+
+    def follows(self, x: Stream, layout: Layout) -> Float[Tensor, "sequences 2"]:
+        """Does the second sentence follow the first? Score 0 says that it does, as in BERT."""
+        if self.next_sentence is None:
+            raise ValueError("this model was trained without next sentences: set head.next_sentence=true")
+        return self.next_sentence(x, layout)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClassifyConfig:
+    kind: Literal["classify"] = "classify"
+    labels: int = 2
+    """How many there are to choose from; 1 for a number."""
+    pool: PoolConfig = field(default_factory=PoolConfig)
+    inner: Literal["none", "tanh", "relu"] = "none"
+    """A dense layer before the scores, with this activation (RoBERTa: tanh; DistilBERT: relu)."""
+    dropout: float = 0.1
+    """Share of the vector dropped in training."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        if self.labels < 1:
+            raise ValueError(f"head.labels={self.labels} must be at least 1")
+        _check_dropout(self.dropout)
 
 
 class ClassifyHead(nn.Module):
-    """A score for each label. Two labels and a dense [CLS] make the next-sentence head."""
+    """A score for each label."""
 
     def __init__(
         self,
-        labels: int,
         d_model: int,
-        pool: PoolConfig,
+        config: ClassifyConfig,
+        pooler: Pooler | None = None,
         *,
-        dropout: float = 0.1,
         initial: InitialConfig | None = None,
     ) -> None:
         super().__init__()
-        self.pool = Pool(d_model, pool)
-        self.dropout = nn.Dropout(dropout)
-        self.output = nn.Linear(d_model, labels)
-        initialize(self, initial or InitialConfig(scheme="normal"))
+        self.inner = config.inner
+        self.pool = Pool(d_model, config.pool, pooler)
+        self.dense = None if config.inner == "none" else nn.Linear(d_model, d_model)
+        self.dropout = nn.Dropout(config.dropout)
+        self.output = nn.Linear(d_model, config.labels)
+        _initialize_apart(self, pooler, initial)
 
     def forward(self, x: Stream, layout: Layout) -> Float[Tensor, "sequences labels"]:
-        return self.output(self.dropout(self.pool(x, layout)))
+        vectors = self.pool(x, layout)
+        if self.dense is not None:
+            inner = self.dense(vectors)
+            vectors = torch.tanh(inner) if self.inner == "tanh" else F.relu(inner)
+        return self.output(self.dropout(vectors))
 
 
-class RegressHead(nn.Module):
-    """One number for each sequence."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TagConfig:
+    kind: Literal["tag"] = "tag"
+    tags: int = 2
+    """How many there are to choose from."""
+    words: Literal["first", "mean"] = "first"
+    """What speaks for a word: its first token, or the mean of its tokens."""
+    dropout: float = 0.1
+    """Share of each vector dropped in training."""
 
-    def __init__(
-        self, d_model: int, pool: PoolConfig, *, dropout: float = 0.1, initial: InitialConfig | None = None
-    ) -> None:
-        super().__init__()
-        self.classify = ClassifyHead(1, d_model, pool, dropout=dropout, initial=initial)
-
-    def forward(self, x: Stream, layout: Layout) -> Float[Tensor, "sequences"]:
-        return self.classify(x, layout).squeeze(1)
+    def __post_init__(self) -> None:
+        check_choices(self)
+        if self.tags < 1:
+            raise ValueError(f"head.tags={self.tags} must be at least 1")
+        _check_dropout(self.dropout)
 
 
 class TagHead(nn.Module):
-    """A score for each tag, for each token it is given."""
+    """A score for each tag, for each row it is given."""
 
-    def __init__(
-        self, tags: int, d_model: int, *, dropout: float = 0.1, initial: InitialConfig | None = None
-    ) -> None:
+    def __init__(self, d_model: int, config: TagConfig, *, initial: InitialConfig | None = None) -> None:
         super().__init__()
-        self.dropout = nn.Dropout(dropout)
-        self.output = nn.Linear(d_model, tags)
+        self.words = config.words
+        self.dropout = nn.Dropout(config.dropout)
+        self.output = nn.Linear(d_model, config.tags)
         initialize(self, initial or InitialConfig(scheme="normal"))
 
-    def forward(self, x: Stream) -> Float[Tensor, "tokens tags"]:
-        return self.output(self.dropout(x))
+    def forward(self, x: Stream, places: Int[Tensor, "tokens"] | None = None) -> Float[Tensor, "rows tags"]:
+        """Row by row; with `places`, the row of the word that each token belongs to, a row for each word: the
+        mean of its tokens. There are as many rows as tokens; those past the last word are zeros' scores."""
+        return self.output(self.dropout(x if places is None else _word_means(x, places)))
 
 
-def next_sentence_head(d_model: int, initial: InitialConfig | None = None) -> ClassifyHead:
-    """Does b follow a? From [CLS] through a dense layer; label 0 says it does, as in BERT."""
-    return ClassifyHead(2, d_model, PoolConfig(kind="first", dense=True), dropout=0.0, initial=initial)
+def _word_means(x: Stream, places: Int[Tensor, "tokens"]) -> Stream:
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    sums = torch.zeros_like(wide).index_add(0, places, wide)
+    counts = torch.zeros_like(wide[:, 0]).index_add(0, places, torch.ones_like(wide[:, 0]))
+    return (sums / counts.clamp(min=1).unsqueeze(1)).to(x.dtype)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EmbedConfig:
+    kind: Literal["embed"] = "embed"
+    pool: PoolConfig = field(default_factory=lambda: PoolConfig(kind="mean"))
+    project: int = 0
+    """Width of a dense layer with tanh behind the pool; 0: there is none."""
+    normalised: bool = True
+    """Vectors of length 1, so that a dot product is the cosine."""
+
+    def __post_init__(self) -> None:
+        if self.project < 0:
+            raise ValueError(f"head.project={self.project} must be 0 or more")
+
+
+class EmbedHead(nn.Module):
+    """Each sequence in one vector."""
+
+    def __init__(
+        self,
+        d_model: int,
+        config: EmbedConfig,
+        pooler: Pooler | None = None,
+        *,
+        initial: InitialConfig | None = None,
+    ) -> None:
+        super().__init__()
+        self.normalised = config.normalised
+        self.pool = Pool(d_model, config.pool, pooler)
+        self.project = nn.Linear(d_model, config.project) if config.project else None
+        _initialize_apart(self, pooler, initial)
+
+    def forward(self, x: Stream, layout: Layout) -> Float[Tensor, "sequences width"]:
+        vectors = self.pool(x, layout)
+        if self.project is not None:
+            vectors = torch.tanh(self.project(vectors))
+        return F.normalize(vectors.float(), dim=-1).to(vectors.dtype) if self.normalised else vectors
+
+
+HeadConfig = MaskedConfig | ClassifyConfig | TagConfig | EmbedConfig
+Head = MaskedHead | ClassifyHead | TagHead | EmbedHead
+
+
+def _initialize_apart(head: nn.Module, pooler: Pooler | None, initial: InitialConfig | None) -> None:
+    """First values for a head, but not for the encoder's pooler, which may be trained already."""
+    kept = None if pooler is None else [parameter.detach().clone() for parameter in pooler.parameters()]
+    initialize(head, initial or InitialConfig(scheme="normal"))
+    if pooler is not None and kept is not None:
+        with torch.no_grad():
+            for parameter, value in zip(pooler.parameters(), kept, strict=True):
+                parameter.copy_(value)
+
+
+def _check_dropout(dropout: float) -> None:
+    if not 0 <= dropout < 1:
+        raise ValueError(f"head.dropout={dropout} must be in [0, 1)")

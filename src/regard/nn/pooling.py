@@ -109,6 +109,19 @@ class AttentionPooling(nn.Module):
         return self.attention(queries, self.attention.prepare(x), x, one_each, layout)
 
 
+class Pooler(nn.Module):
+    """BERT's: tanh(W x_first + b), one vector for each sequence."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(d_model, d_model)
+
+    def forward(
+        self, x: Float[Tensor, "tokens d_model"], layout: Layout
+    ) -> Float[Tensor, "sequences d_model"]:
+        return torch.tanh(self.dense(pool_first(x, layout)))
+
+
 def pool_mean(x: Float[Tensor, "tokens d_model"], layout: Layout) -> Float[Tensor, "sequences d_model"]:
     """The mean over each sequence's tokens; zeros for an empty one."""
     wide = x.to(torch.promote_types(x.dtype, torch.float32))  # a sum in half precision may overflow

@@ -36,7 +36,9 @@ class PositionsConfig:
     base: float = 10_000.0
     """n of the sinusoidal and rotary formulas: the longest wavelength is 2 pi n."""
     longest: int = 512
-    """Rows of the learned table: no input may be longer. The other kinds take any length."""
+    """Learned: no input may be longer. The other kinds take any length."""
+    first: int = 0
+    """Learned: rows of the table before that of the first token (RoBERTa: 2)."""
     buckets: int = 32
     """Relative: how many distances the bias tells apart; half of them exact, half ever wider."""
     reach: int = 128
@@ -48,6 +50,8 @@ class PositionsConfig:
             raise ValueError(f"positions.base={self.base} must be greater than 1: 10000 is the usual value")
         if self.longest < 1:
             raise ValueError(f"positions.longest={self.longest} must be at least 1")
+        if self.first < 0:
+            raise ValueError(f"positions.first={self.first} must be 0 or more")
         if self.buckets < 4 or self.buckets % 4:
             raise ValueError(f"positions.buckets={self.buckets} must be a multiple of 4: halves, each way")
         if self.reach <= self.buckets:
@@ -107,19 +111,20 @@ class SinusoidalPositions(PositionTable):
 
 
 class LearnedPositions(nn.Module):
-    def __init__(self, d_model: int, longest: int) -> None:
+    def __init__(self, d_model: int, longest: int, first: int = 0) -> None:
         super().__init__()
-        self.table = nn.Embedding(longest, d_model)
+        self.longest, self.first = longest, first
+        self.table = nn.Embedding(first + longest, d_model)
 
     def forward(
         self, positions: Int[Tensor, "tokens"], longest: int, dtype: torch.dtype = torch.float32
     ) -> Float[Tensor, "tokens d_model"]:
-        if longest > self.table.num_embeddings:
+        if longest > self.longest:
             raise ValueError(
-                f"an input of {longest} tokens, but positions were learned for {self.table.num_embeddings}: "
+                f"an input of {longest} tokens, but positions were learned for {self.longest}: "
                 f"split the input, or train with positions.longest={longest}, or with rotary positions"
             )
-        return self.table(positions).to(dtype)
+        return self.table(positions + self.first if self.first else positions).to(dtype)
 
 
 class RotaryPositions(PositionTable):
@@ -193,7 +198,7 @@ def added_positions(config: PositionsConfig, d_model: int) -> SinusoidalPosition
         case "sinusoidal":
             return SinusoidalPositions(d_model, config.base)
         case "learned":
-            return LearnedPositions(d_model, config.longest)
+            return LearnedPositions(d_model, config.longest, config.first)
         case _:
             return None
 
