@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Literal, get_args, get_origin, get_type_hints
 
 from regard.config import write_toml
-from regard.tasks.pairs import PairFiles, PairsConfig
-from regard.tasks.recipe import TranslateRecipe, as_recipe, suited
+from regard.tasks.kinds import KINDS
+from regard.tasks.pairs import PairFiles
+from regard.tasks.recipe import as_recipe
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "settings.md"
@@ -27,11 +28,20 @@ it says *suited*, one that suits the text and the machine: `regard train recipe.
 them. Where nothing is given, a model's preset decides, or the setting is off.
 """
 
+TASKS = {
+    "translate": "A translator, from parallel text.",
+    "pretrain": "An encoder, from plain text: it guesses masked words.",
+    "classify": "Labels or numbers for texts, or for pairs of texts.",
+    "tag": "A tag for each word.",
+    "embed": "Vectors that are near where texts mean the same, from pairs of such texts.",
+}
+
 TABLES = {
-    "data": "Which text. A pair of files is `[source, target]`, `[source, target, language]`, or a table "
-    "with the keys of `data.train[]`; several pairs are a list of them.",
+    "data": "Which text.",
     "tokenizer": "How text becomes tokens.",
-    "model": "The translator's shape: a preset, and what is set beside it.",
+    "model": "The model's shape: a preset, and what is set beside it.",
+    "head": "What stands on the encoder.",
+    "objective": "What is guessed.",
     "batch": "How much text a step takes.",
     "loss": "What training makes small.",
     "optimizer": "AdamW, and how its learning rate moves.",
@@ -42,8 +52,11 @@ TABLES = {
 }
 
 
-EXAMPLE = as_recipe({"data": {"train": ["a", "b"]}})
-SUITED = suited(EXAMPLE.checked, EXAMPLE.plain, 1000, 1000, cuda=False, ranks=1)
+def suited_in(task: str) -> dict[str, dict[str, object]]:
+    """Which values of a task's recipe go by the size of the text."""
+    files: object = ["a", "b"] if task in ("translate", "embed") else "a"
+    example = as_recipe({"task": task, "data": {"train": files}})
+    return example.kind.suited(example.checked, example.plain, 1000, 1000, cuda=False, ranks=1)
 
 
 def described(config: type) -> dict[str, str]:
@@ -71,24 +84,42 @@ def choices(hint: object) -> str:
     return "".join(f" One of {', '.join(f'`{value}`' for value in get_args(part))}." for part in literals)
 
 
-def table(config: type, name: str, about: str) -> str:
+def table(config: type, name: str, about: str, suited: dict[str, dict[str, object]]) -> str:
     texts, nested = described(config), []
-    rows = [f"\n## [{name}]\n\n{about}\n", "| key | unless set | |", "|---|---|---|"]
+    rows = [f"\n### [{name}]\n\n{about}\n", "| key | unless set | |", "|---|---|---|"]
     for spec in fields(config):
         hint = get_type_hints(config)[spec.name]
         if is_dataclass(hint):
-            nested.append(table(hint, f"{name}.{spec.name}", texts.get(spec.name, "")))
+            nested.append(table(hint, f"{name}.{spec.name}", texts.get(spec.name, ""), suited))
         else:
-            value = "*suited*" if spec.name in SUITED.get(name, ()) else default(spec)
+            value = "*suited*" if spec.name in suited.get(name, ()) else default(spec)
             rows.append(f"| `{spec.name}` | {value} | {texts.get(spec.name, '')}{choices(hint)} |")
-    if config is PairsConfig:
-        nested.append(table(PairFiles, f"{name}.train[]", "One pair of files, or one table with both sides."))
+    if get_type_hints(config).get("train") == tuple[PairFiles, ...]:
+        about = (
+            "One pair of files, `[source, target]` or `[source, target, language]`, or one table with both "
+            "sides; several are a list of them."
+        )
+        nested.append(table(PairFiles, f"{name}.train[]", about, suited))
     return "\n".join(rows) + "\n" + "".join(nested)
 
 
+def task_page(task: str, seen: dict[tuple[str, str], str]) -> str:
+    """All tables of a task; one that is the same in a task before it is only named."""
+    suited, hints = suited_in(task), get_type_hints(KINDS[task].recipe)
+    text, known = f'\n## task = "{task}"\n\n{TASKS[task]}\n', []
+    for name in (spec.name for spec in fields(KINDS[task].recipe) if spec.name != "task"):
+        own = table(hints[name], name, TABLES[name], suited)
+        if (name, own) in seen:
+            known.append(f"`[{name}]` as in {seen[name, own]}")
+        else:
+            seen[name, own] = task
+            text += own
+    return text + (f"\n{'; '.join(known)}.\n" if known else "")
+
+
 def page() -> str:
-    hints = get_type_hints(TranslateRecipe)
-    return INTRODUCTION + "".join(table(hints[name], name, about) for name, about in TABLES.items())
+    seen: dict[tuple[str, str], str] = {}
+    return INTRODUCTION + "".join(task_page(task, seen) for task in KINDS)
 
 
 if __name__ == "__main__":

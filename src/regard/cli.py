@@ -85,10 +85,16 @@ def train(
     ] = False,
     no_check: Annotated[bool, typer.Option("--no-check", help="Do not look at the text first.")] = False,
     seed: Annotated[int | None, typer.Option("--seed", help="The same as train.seed=N batch.seed=N.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option("--seeds", help="So many models, seeds 0, 1, ...: how figures spread.")
+    ] = None,
     device: Device = "auto",
 ) -> None:
     """Train a model as a recipe says."""
+    from functools import partial
+
     from regard.tasks import run
+    from regard.tasks.seeds import train_seeds
 
     values = [*(settings or []), *([] if seed is None else [f"train.seed={seed}", f"batch.seed={seed}"])]
     if recipe is not None and "=" in recipe:  # with --resume, the first value may stand in the recipe's place
@@ -97,8 +103,11 @@ def train(
     if dry_run:
         run.rehearse(recipe, *values, device=device)
         return
+    if seed is not None and seeds is not None:
+        raise typer.BadParameter("--seed and --seeds: give one of the two")
+    train_all = run.train if seeds is None else partial(train_seeds, seeds=seeds)
     try:
-        outcome = run.train(
+        outcome = train_all(
             recipe, *values, out=out, resume=resume, overwrite=overwrite, check=not no_check, device=device
         )
     except KeyboardInterrupt:
@@ -106,6 +115,8 @@ def train(
         raise typer.Exit(130) from None
     if outcome.stopped is not None:
         again = f"regard train --resume --out {shlex.quote(str(out))}"
+        if seeds is not None:
+            again = f"the same command and --resume (--seeds {seeds})"
         typer.echo(f"stopped at step {outcome.step}; go on with: {again}", err=True)
         raise typer.Exit(128 + outcome.stopped)
     if os.environ.get("RANK", "0") == "0":
@@ -194,8 +205,14 @@ def align(
 @app.command()
 def evaluate(
     model: Annotated[Path, typer.Argument(help="A model folder, or a file of translations.")],
-    source: Annotated[Path, typer.Option("--source", help="What is translated.")],
-    reference: Annotated[list[Path], typer.Option("--reference", help="How it should be; may be repeated.")],
+    source: Annotated[Path | None, typer.Option("--source", help="What is translated.")] = None,
+    reference: Annotated[
+        list[Path] | None, typer.Option("--reference", help="How it should be; may be repeated.")
+    ] = None,
+    labelled: Annotated[
+        list[Path] | None,
+        typer.Option("--labelled", help="For a classifier or tagger: text written as its training text was."),
+    ] = None,
     against: Annotated[
         Path | None, typer.Option("--against", help="Another model, or file: is the first one better?")
     ] = None,
@@ -212,17 +229,25 @@ def evaluate(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     device: Device = "auto",
 ) -> None:
-    """BLEU, chrF and TER, with signatures; and whether one model is better than another."""
+    """How good is a model? A translator: BLEU, chrF and TER, and whether it is better than another. A
+    classifier or tagger: accuracy, F1 and what fits."""
     import json
 
     from rich.console import Console
 
     from regard.tasks import commands
+    from regard.tasks.encoders import commands as encoders
 
+    if labelled:
+        console = Console(quiet=as_json)
+        figures = encoders.evaluate(model, labelled, device=device, console=console)
+        if as_json:
+            typer.echo(json.dumps(figures, ensure_ascii=False, indent=1))
+        return
     found = commands.evaluate(
         model,
         source,
-        reference,
+        reference or [],
         against=against,
         to=to,
         lowercase=lowercase,
@@ -233,6 +258,241 @@ def evaluate(
     )
     if as_json:
         typer.echo(json.dumps(found, ensure_ascii=False, indent=1))
+
+
+TooLong = Annotated[
+    Literal["cut", "windows", "error"],
+    typer.Option("--too-long", help="Texts past the model's length: cut and count, windows, error."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command()
+def classify(
+    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    file: Annotated[
+        str, typer.Argument(help="A text a line, or two with a tab between; - for what comes in.")
+    ] = "-",
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Of every label, the likeliest first.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One object a line.")] = False,
+    too_long: TooLong = "cut",
+    device: Device = "auto",
+) -> None:
+    """Label texts: label, probability and text, line by line."""
+    from regard.tasks.encoders import commands
+
+    commands.classify(
+        model,
+        file,
+        out=sys.stdout,
+        device=device,
+        as_json=as_json,
+        probabilities=probabilities,
+        too_long=too_long,
+    )
+
+
+@app.command()
+def tag(
+    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    file: Annotated[
+        str, typer.Argument(help="CoNLL, CoNLL-U, or a sentence a line; - for sentences that come in.")
+    ] = "-",
+    form: Annotated[
+        Literal["conll", "conllu", "text"] | None,
+        typer.Option("--format", help="Of the file, where its name does not tell."),
+    ] = None,
+    word: Annotated[int, typer.Option("--word", help="CoNLL: the column of the words, from 0.")] = 0,
+    column: Annotated[
+        str | None, typer.Option("--tag", help="The column that is replaced: -1; CoNLL-U: UPOS.")
+    ] = None,
+    comment: Annotated[str, typer.Option("--comment", help="CoNLL: what comments begin with.")] = "",
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Tags take the place of those in the file.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Of plain text: one object a sentence, with spans.")
+    ] = False,
+    device: Device = "auto",
+) -> None:
+    """Tag words: every line of the file as it is, with a tag behind it."""
+    from regard.tasks.encoders import commands
+
+    commands.tag(
+        model,
+        file,
+        out=sys.stdout,
+        form=form,
+        word=word,
+        column=column,
+        comment=comment,
+        replace=replace,
+        as_json=as_json,
+        device=device,
+    )
+
+
+@app.command()
+def fill(
+    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    text: Annotated[str, typer.Argument(help="A text with [MASK] in it.")],
+    top: Annotated[int, typer.Option("--top", help="Candidates for each mask.")] = 5,
+    as_json: Json = False,
+    device: Device = "auto",
+) -> None:
+    """Guess the masked words of a text."""
+    from rich.console import Console
+
+    from regard.tasks.encoders import commands
+
+    commands.fill(model, text, top=top, device=device, as_json=as_json, console=Console())
+
+
+@app.command()
+def embed(
+    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    file: Annotated[str, typer.Argument(help="A text a line; - for what comes in.")],
+    out: Annotated[Path, typer.Option("--out", help="The NumPy file for the vectors.")],
+    pool: Annotated[
+        Literal["first", "mean", "max"] | None,
+        typer.Option("--pool", help="How a text becomes one vector; unless given, as the model has it."),
+    ] = None,
+    normalised: Annotated[
+        bool | None,
+        typer.Option("--normalised/--raw", help="Vectors of length 1, or not; else the model's way."),
+    ] = None,
+    layer: Annotated[
+        int | None, typer.Option("--layer", help="Of which layer; 0 is the embedding, -1 the last.")
+    ] = None,
+    too_long: TooLong = "cut",
+    device: Device = "auto",
+) -> None:
+    """Turn texts into vectors."""
+    from rich.console import Console
+
+    from regard.tasks.meaning import commands
+
+    commands.embed(
+        model,
+        file,
+        out,
+        pool=pool,
+        normalised=normalised,
+        layer=layer,
+        too_long=too_long,
+        device=device,
+        console=Console(),
+    )
+
+
+@app.command()
+def search(
+    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    corpus: Annotated[Path, typer.Argument(help="A text a line.")],
+    queries: Annotated[list[str], typer.Argument(help="What is looked for.")],
+    top: Annotated[int, typer.Option("--top", help="Hits for each query.")] = 5,
+    kind: Annotated[
+        Literal["auto", "exact", "faiss"], typer.Option("--kind", help="auto: faiss where it pays.")
+    ] = "auto",
+    index: Annotated[
+        Path | None, typer.Option("--index", help="Where the index is kept; unless given, beside the corpus.")
+    ] = None,
+    as_json: Json = False,
+    device: Device = "auto",
+) -> None:
+    """Find the texts that mean what a query means."""
+    from rich.console import Console
+
+    from regard.tasks.meaning import commands
+
+    commands.search(
+        model,
+        corpus,
+        queries,
+        top=top,
+        kind=kind,
+        index=index,
+        device=device,
+        as_json=as_json,
+        console=Console(),
+    )
+
+
+@app.command()
+def cluster(
+    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    file: Annotated[str, typer.Argument(help="A text a line; - for what comes in.")],
+    clusters: Annotated[int | None, typer.Option("--clusters", help="How many groups (k-means).")] = None,
+    threshold: Annotated[
+        float | None, typer.Option("--threshold", help="Instead: groups of texts at least so near, 0 to 1.")
+    ] = None,
+    smallest: Annotated[int, typer.Option("--smallest", help="With --threshold: texts in a group.")] = 2,
+    examples: Annotated[int, typer.Option("--examples", help="Shown for each group.")] = 3,
+    seed: Annotated[int, typer.Option("--seed", help="Of k-means.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="One object a line, with its group.")] = False,
+    device: Device = "auto",
+) -> None:
+    """Group texts by what they mean."""
+    from rich.console import Console
+
+    from regard.tasks.meaning import commands
+
+    commands.cluster(
+        model,
+        file,
+        clusters=clusters,
+        threshold=threshold,
+        smallest=smallest,
+        examples=examples,
+        seed=seed,
+        device=device,
+        as_json=as_json,
+        console=Console(),
+    )
+
+
+@app.command()
+def context(
+    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    word: Annotated[str, typer.Argument(help="A word that all the sentences have.")],
+    sentences: Annotated[list[str], typer.Argument(help="Two or more.")],
+    device: Device = "auto",
+) -> None:
+    """How far a word's vectors move from one sentence to another, layer by layer."""
+    from rich.console import Console
+
+    from regard.tasks.meaning import commands
+
+    commands.context(model, word, sentences, device=device, console=Console())
+
+
+@app.command(name="import")
+def bring_in(
+    folder: Annotated[Path, typer.Argument(help="A Hugging Face folder.")],
+    out: Annotated[Path, typer.Argument(help="The model folder that it becomes.")],
+) -> None:
+    """Take over a BERT, RoBERTa, DistilBERT or sentence-transformers model."""
+    from rich.console import Console
+
+    from regard.tasks.encoders import commands
+
+    commands.bring_in(folder, out, console=Console())
+
+
+@app.command()
+def export(
+    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    out: Annotated[Path, typer.Argument(help="The folder to write.")],
+    to: Annotated[Literal["hf"], typer.Option("--to", help="hf: what transformers reads.")] = "hf",
+) -> None:
+    """Write a model for other tools."""
+    from rich.console import Console
+
+    from regard.tasks.encoders import commands
+
+    commands.send_out(model, out, console=Console())
 
 
 @app.command()

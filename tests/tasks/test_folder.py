@@ -198,7 +198,7 @@ def test_a_second_run_in_the_same_folder_is_refused_while_the_first_is_at_work(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(run, "train_translator", second)
+        patched.setattr(run, "train_job", second)
         with pytest.raises(KeyboardInterrupt):
             run.train(plain, out=tmp_path / "model", device="cpu", console=console())
     assert run.train(plain, out=tmp_path / "model", device="cpu", console=console()).step == 2

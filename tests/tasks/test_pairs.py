@@ -129,7 +129,7 @@ def test_no_source_is_on_both_sides(tmp_path: Path) -> None:
     assert len(sources[0]) + len(sources[1]) == 40
     assert not sources[0] & sources[1]
     assert len(sources[1]) == 20  # a twentieth of the pairs is as many sources, but half must stay
-    assert corpus(tmp_path, written[::-1])._bound == own._bound
+    assert corpus(tmp_path, written[::-1])._splits._bound == own._splits._bound
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 12, 21])

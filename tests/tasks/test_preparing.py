@@ -10,9 +10,10 @@ import torch
 from rich.console import Console
 
 from regard.models.shape import TranslatorConfig
+from regard.tasks.feed import in_pieces
 from regard.tasks.pairs import PairFeed
 from regard.tasks.recipe import as_recipe
-from regard.tasks.translate import Prepared, Validator, in_pieces, may_be_static, prepare, spread_out
+from regard.tasks.translate import Prepared, Validator, may_be_static, prepare, spread_out
 from regard.train.ranks import Ranks
 from tests.tasks import tiny
 

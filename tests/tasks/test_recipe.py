@@ -7,7 +7,8 @@ import pytest
 from regard.config import ConfigError
 from regard.models.shape import TranslatorConfig
 from regard.tasks.pairs import PairFiles
-from regard.tasks.recipe import TranslateRecipe, ValidConfig, as_recipe, read_recipe, recipe_text
+from regard.tasks.recipe import as_recipe, read_recipe, recipe_text
+from regard.tasks.translate_recipe import TranslateRecipe, ValidConfig
 
 ROOT = Path(__file__).parents[2]
 RECIPES = sorted((ROOT / "recipes").glob("*.toml"))
@@ -72,7 +73,7 @@ def test_the_least_recipe_names_two_files() -> None:
         ({"model": 4}, ["model=4", "table"]),
         ({"batch": {"tokens": 0}}, ["batch", "tokens=0"]),
         ({"optimizer": {"warmup": -1}}, ["optimizer", "warmup=-1"]),
-        ({"task": "classify"}, ["task='classify'", "translate"]),
+        ({"task": "summon"}, ["task='summon'", "translate", "classify"]),
         ({"data": {**DATA, "valid": ["one"]}}, ["['one'] is no pair of files"]),
         ({"data": {"train": 3}}, ["data.train=3", "list"]),
         ({"data": 3}, ["data=3", "table"]),

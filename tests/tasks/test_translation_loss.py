@@ -37,14 +37,14 @@ def model() -> Seq2Seq:
 
 
 def everything(own: PairFeed) -> Any:
-    return own.batch(np.arange(len(SIZES)), own._shapes)
+    return own.batch(np.arange(len(SIZES)), own.plan.shapes(), 0)
 
 
 def test_the_loss_is_that_of_each_pair_alone() -> None:
     own, seq2seq = feed(1, 1000), model()
     loss = TranslationLoss(seq2seq, PLAIN)
     together = loss(everything(own))
-    alone = [loss(own.batch(np.array([row]), own._shapes)) for row in range(len(SIZES))]
+    alone = [loss(own.batch(np.array([row]), own.plan.shapes(), 0)) for row in range(len(SIZES))]
     for one, others in zip(together, zip(*alone, strict=True), strict=True):
         torch.testing.assert_close(one, torch.stack(others).sum())
     assert together.tokens == sum(target - 1 for _, target in SIZES)

@@ -280,3 +280,8 @@ def test_stsb_scores_lie_between_0_and_5(shared_data, language):
     assert len(scores) == 1_500
     assert min(scores) == 0
     assert max(scores) == 5
+
+
+def test_labels_may_be_numbers(write):
+    path = write("x.jsonl", '{"text": "a", "label": 3}\n{"text": "b", "label": 3.5}\n')
+    assert [record.labels for record in read_labelled(path, text="text", label="label")] == [("3",), ("3.5",)]

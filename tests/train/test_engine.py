@@ -8,7 +8,7 @@ from regard.train.average import AverageConfig
 from regard.train.engine import STATISTICS, Engine
 from regard.train.objectives import HIDDEN, Sums
 from regard.train.optim import OptimizerConfig
-from tests.train.toys import ToyBatch, batch, engine, joined, loss_of, toy
+from tests.train.toys import Headed, ToyBatch, batch, engine, joined, loss_of, toy, uneven
 
 
 def statistics(engine: Engine) -> dict[str, float]:
@@ -53,6 +53,54 @@ def test_the_gradient_is_of_the_mean_over_all_tokens_of_the_step() -> None:
     assert not own.weights.travelling.any()
 
 
+def test_steps_with_factors_are_those_of_an_ordinary_loop_over_groups() -> None:
+    settings = OptimizerConfig(weight_decay=0.1, clip=0.2, eps=1e-6)
+    own, model = engine(toy(), optimizer=settings, factor=uneven), toy()
+    adam = torch.optim.AdamW(
+        [
+            {
+                "params": [each],
+                "factor": uneven(name),
+                "weight_decay": 0.1 if name in ("inner.weight", "outer.weight") else 0.0,
+            }
+            for name, each in model.named_parameters()
+        ],
+        betas=settings.betas,
+        eps=settings.eps,
+        fused=True,
+    )
+    for step in range(1, 9):
+        parts, rate = [batch(2, step), batch(10, 100 + step)], 0.002 * step
+        own.step(step, list(enumerate(parts)), rate)
+        adam.zero_grad()
+        for part in parts:
+            (loss_of(model)(part).loss / 12).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.2)
+        for group in adam.param_groups:
+            group["lr"] = rate * group["factor"]
+        adam.step()
+    for name, value in own.weights.named(own.weights.values).items():
+        expected = model.get_parameter(name).detach()
+        torch.testing.assert_close(value, expected, rtol=1e-6, atol=1e-7, msg=name)
+
+
+def test_a_head_learns_on_a_frozen_body_as_on_what_the_body_says() -> None:
+    """The body's dropout stays as the caller set it: here, off."""
+    model, own_head = Headed(), torch.nn.Linear(11, 11)
+    own_head.load_state_dict(model.head.state_dict())
+    model.body.eval()
+    frozen = {name: value.clone() for name, value in model.state_dict().items() if "head" not in name}
+    whole, alone = engine(model), engine(own_head, lambda part: loss_of(own_head)(part))
+    for step in range(1, 6):
+        part = batch(12, step)
+        said = model.body(part.ids) + model.shift
+        whole.step(step, [(0, part)], 0.01)
+        alone.step(step, [(0, ToyBatch(said, part.labels))], 0.01)
+    assert torch.equal(whole.weights.values, alone.weights.values)
+    assert all(torch.equal(model.state_dict()[name], value) for name, value in frozen.items())
+    assert all(each.grad is None for each in model.body.parameters())
+
+
 def test_a_gradient_longer_than_the_limit_is_shortened_to_it() -> None:
     own = engine(toy(), optimizer=OptimizerConfig(clip=0.01))
     own.step(1, [(0, batch(12, 0))], 0.01)
@@ -89,9 +137,12 @@ def spoiled(value: float, where: str) -> Any:
 
 @pytest.mark.parametrize("where", ["loss", "gradient"])
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
-def test_what_is_not_finite_changes_nothing_and_the_next_step_goes_on(value: float, where: str) -> None:
+@pytest.mark.parametrize("factor", [None, uneven])
+def test_what_is_not_finite_changes_nothing_and_the_next_step_goes_on(
+    value: float, where: str, factor: Any
+) -> None:
     model, loss = spoiled(value, where)
-    own = engine(model, loss, average=AverageConfig(kind="none"))
+    own = engine(model, loss, average=AverageConfig(kind="none"), factor=factor)
     good = ToyBatch(torch.tensor([1, 2]), torch.tensor([3, 4]))
     bad = ToyBatch(torch.tensor([0, 2]), torch.tensor([3, 4]))
     own.step(1, [(0, good)], 0.01)

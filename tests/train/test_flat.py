@@ -1,4 +1,6 @@
+import math
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
@@ -6,8 +8,8 @@ from torch import nn
 
 from regard.models.presets import SEQ2SEQ
 from regard.models.seq2seq import Seq2Seq
-from regard.train.flat import ALIGNMENT, FlatParameters
-from tests.train.toys import toy
+from regard.train.flat import ALIGNMENT, FlatParameters, Place
+from tests.train.toys import Headed, toy, uneven
 
 
 def test_parameters_keep_their_values_and_become_views() -> None:
@@ -39,12 +41,61 @@ def test_backward_adds_to_the_flat_gradients_and_zero_empties_them_with_the_tota
 def test_only_matrices_decay() -> None:
     model = Seq2Seq(SEQ2SEQ["tiny"](20))
     flat = FlatParameters(model)
-    decayed = {name for name, place in flat.places.items() if place.start < flat.decayed.numel()}
+    assert [part.decays for part in flat.parts] == [True, False]
+    first, second = (part.parameter.numel() for part in flat.parts)
+    decayed = {name for name, place in flat.places.items() if place.start < first}
     tables = {id(part.weight) for part in model.modules() if isinstance(part, nn.Embedding)}
     expected = {name for name, each in model.named_parameters() if each.ndim >= 2 and id(each) not in tables}
     assert decayed == expected
     assert any("project" in name for name in decayed)
-    assert flat.decayed.numel() + flat.plain.numel() == flat.values.numel()
+    assert first + second == flat.values.numel()
+
+
+@pytest.mark.parametrize("factor", [None, lambda name: 2.0])
+def test_where_all_learn_alike_matrices_come_first_and_the_rest_as_in_the_model(factor: Any) -> None:
+    """Checkpoints hang on it."""
+    model = toy()
+    flat, end = FlatParameters(model, factor=factor), 0
+    own = dict(model.named_parameters())
+    for name in [
+        *("inner.weight", "outer.weight"),
+        *("embedding.weight", "inner.bias", "norm.weight", "norm.bias"),
+    ]:
+        assert flat.places[name] == Place(end, own[name].shape)
+        end += math.ceil(own[name].numel() / ALIGNMENT) * ALIGNMENT
+    assert [part.factor for part in flat.parts] == [factor("") if factor else 1.0] * 2
+
+
+def test_what_decays_and_learns_alike_lies_side_by_side() -> None:
+    flat = FlatParameters(toy(), factor=uneven)
+    inside: dict[tuple[bool, float], set[str]] = {}
+    start = 0
+    for part in flat.parts:
+        stop = start + part.parameter.numel()
+        names = {name for name, place in flat.places.items() if start <= place.start < place.stop <= stop}
+        inside[part.decays, part.factor] = names
+        assert part.parameter.data_ptr() == flat.values[start:].data_ptr()
+        assert part.parameter.grad is not None
+        assert part.parameter.grad.data_ptr() == flat.gradients[start:].data_ptr()
+        start = stop
+    assert start == flat.values.numel()
+    assert inside == {
+        (True, 0.125): {"outer.weight"},
+        (True, 0.5): {"inner.weight"},
+        (False, 0.5): {"inner.bias", "norm.weight", "norm.bias"},
+        (False, 3.0): {"embedding.weight"},
+    }
+
+
+@pytest.mark.parametrize("wrong", [-1.0, math.inf, math.nan])
+def test_what_cannot_be_a_factor_is_refused_with_its_parameter(wrong: float) -> None:
+    with pytest.raises(ValueError, match=rf"inner\.bias: the factor {wrong} .* above 0, and finite"):
+        FlatParameters(toy(), factor=lambda name: wrong if name == "inner.bias" else 1.0)
+
+
+def test_a_factor_of_zero_says_to_freeze_instead() -> None:
+    with pytest.raises(ValueError, match=r"outer\.weight: a factor of 0 .* freeze it instead"):
+        FlatParameters(toy(), factor=lambda name: float(name != "outer.weight"))
 
 
 def test_a_tied_matrix_is_there_once() -> None:
@@ -70,3 +121,17 @@ def test_frozen_parameters_are_left_alone() -> None:
         parameter.requires_grad_(False)
     with pytest.raises(ValueError, match="no parameter that can be trained"):
         FlatParameters(model)
+
+
+def test_the_whole_model_is_its_parameters_and_what_it_would_save_beside_them() -> None:
+    model = Headed()
+    flat = FlatParameters(model)
+    vector = torch.rand_like(flat.values)
+    whole = flat.whole(vector)
+    names = [name for name, _ in model.named_parameters()]
+    assert list(whole) == [*names, "shift"]  # "scratch" is not saved; the shared table is there once
+    assert flat.fixed.keys() == whole.keys() - {"head.weight", "head.bias"}
+    for name in ("head.weight", "head.bias"):
+        assert torch.equal(whole[name], flat.named(vector)[name])
+    for name in flat.fixed:
+        assert torch.equal(whole[name], model.state_dict()[name])

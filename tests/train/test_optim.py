@@ -7,7 +7,7 @@ from torch import nn
 
 from regard.train.flat import FlatParameters
 from regard.train.optim import FlatAdam, OptimizerConfig, learning_rate
-from tests.train.toys import batch, loss_of, toy
+from tests.train.toys import batch, loss_of, toy, uneven
 
 SETTINGS = OptimizerConfig(weight_decay=0.1, betas=(0.9, 0.95), eps=1e-6)
 
@@ -37,6 +37,44 @@ def test_the_flat_optimizer_is_adamw_over_the_ordinary_parameters() -> None:
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6, msg=name)
 
 
+def test_each_part_goes_at_its_factor_of_the_rate() -> None:
+    flat_model, model = toy(), toy()
+    flat = FlatParameters(flat_model, factor=uneven)
+    ours = FlatAdam(flat, SETTINGS)
+    matrices = ("inner.weight", "outer.weight")
+    groups = [
+        {"params": [each], "weight_decay": 0.1 if name in matrices else 0.0, "factor": uneven(name)}
+        for name, each in model.named_parameters()
+    ]
+    theirs = torch.optim.AdamW(groups, betas=SETTINGS.betas, eps=SETTINGS.eps, fused=True)
+    for step in range(1, 8):
+        rate = 0.01 * step
+        ours.set_rate(rate)
+        for group in theirs.param_groups:
+            group["lr"] = rate * group["factor"]
+        flat.zero()
+        theirs.zero_grad()
+        loss_of(flat_model)(batch(12, step)).loss.backward()
+        loss_of(model)(batch(12, step)).loss.backward()
+        ours.step()
+        theirs.step()
+    assert ours.updates == 7
+    for (name, one), other in zip(flat_model.named_parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-7, msg=name)
+
+
+def test_a_first_step_is_as_long_as_the_factor_says() -> None:
+    """Adam's first step is the rate itself, whatever the gradient."""
+    flat = FlatParameters(toy(), factor=uneven)
+    adam = FlatAdam(flat, OptimizerConfig())
+    before = flat.values.clone()
+    flat.gradients.fill_(7.0)
+    adam.set_rate(0.01)
+    adam.step()
+    for name, moved in flat.named(before - flat.values).items():
+        torch.testing.assert_close(moved, torch.full_like(moved, 0.01 * uneven(name)), rtol=1e-4, atol=1e-7)
+
+
 def test_decay_pulls_matrices_alone() -> None:
     model = toy()
     flat = FlatParameters(model)
@@ -49,9 +87,10 @@ def test_decay_pulls_matrices_alone() -> None:
         torch.testing.assert_close(value, shrunk * before[name])
 
 
-def test_a_skipped_step_changes_nothing() -> None:
+@pytest.mark.parametrize("factor", [None, uneven])
+def test_a_skipped_step_changes_nothing(factor: Any) -> None:
     model = toy()
-    flat = FlatParameters(model)
+    flat = FlatParameters(model, factor=factor)
     adam = FlatAdam(flat, SETTINGS)
     adam.set_rate(0.1)
     loss_of(model)(batch(12, 0)).loss.backward()
@@ -61,6 +100,7 @@ def test_a_skipped_step_changes_nothing() -> None:
     adam.skip.fill_(1.0)
     adam.step()
     assert adam.updates == 1
+    assert all(int(state["step"]) == 1 for state in adam._adam.state.values())  # of every part
     assert all(torch.equal(a, b) for a, b in zip(kept, (flat.values, adam.means, adam.squares), strict=True))
 
 
@@ -153,6 +193,11 @@ def test_unless_given_the_peak_is_a_thousandth() -> None:
         {"eps": math.nan},
         {"final": 0.1, "schedule": "paper"},
         {"schedule": "cosin"},
+        {"layer_decay": 0.0},
+        {"layer_decay": 1.1},
+        {"layer_decay": math.nan},
+        {"head_rate": 0.0},
+        {"head_rate": math.inf},
     ],
 )
 def test_impossible_settings_are_refused_with_their_name(wrong: dict[str, Any]) -> None:

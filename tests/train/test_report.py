@@ -41,6 +41,13 @@ def test_the_log_is_an_object_a_line_and_the_events_are_the_same(tmp_path: Path)
     assert "[b]a[/b]\n" in said.getvalue()  # text is no markup
 
 
+def test_a_line_without_perplexity_and_of_other_units(tmp_path: Path) -> None:
+    said = io.StringIO()
+    own = Report(tmp_path, 100, Console(file=said, width=60), unit="texts")
+    own.logged(50, {"loss": 4.0, "tokens_per_second": 1234.0})
+    assert "step 50/100  loss 4.000  1,234 texts/s" in said.getvalue()
+
+
 def test_going_on_from_a_step_cuts_the_log_back_to_it(tmp_path: Path) -> None:
     filled(tmp_path)
     report(tmp_path, start=30)

@@ -17,7 +17,7 @@ from regard.train.objectives import Sums
 from regard.train.optim import OptimizerConfig, learning_rate
 from regard.train.report import read_log
 from regard.train.trainer import TOLERATED, TrainConfig, TrainingError
-from tests.train.toys import WORDS, Run, Toy, ToyBatch, loss_of, toy
+from tests.train.toys import WORDS, Headed, Run, Toy, ToyBatch, loss_of, toy, uneven
 
 AVERAGES = [AverageConfig(decay=0.9), AverageConfig(kind="last", last=2), AverageConfig(kind="none")]
 
@@ -57,11 +57,17 @@ def test_training_makes_the_loss_small(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("average", AVERAGES, ids=lambda each: each.kind)
-@pytest.mark.parametrize("log_every", [1, 5])
+@pytest.mark.parametrize(("log_every", "factor"), [(1, None), (5, None), (1, uneven)])
 def test_a_run_stopped_anywhere_goes_on_as_if_it_never_was(
-    tmp_path: Path, average: AverageConfig, log_every: int
+    tmp_path: Path, average: AverageConfig, log_every: int, factor: Any
 ) -> None:
-    settings: dict[str, Any] = {"dropout": 0.3, "average": average, "log_every": log_every}
+    settings: dict[str, Any] = {
+        "dropout": 0.3,
+        "average": average,
+        "log_every": log_every,
+        "factor": factor,
+        "optimizer": OptimizerConfig(learning_rate=1e-2, warmup=2, weight_decay=0.1),
+    }
     whole = Run(tmp_path / "whole", **settings)
     whole.trainer.run()
     for step in (2, 4, 7):
@@ -77,6 +83,61 @@ def test_a_run_stopped_anywhere_goes_on_as_if_it_never_was(
     assert_same_run(tmp_path / "whole", tmp_path / "parted")
     for name, weight in whole.kept[-1][0].items():
         assert torch.equal(weight, last.kept[-1][0][name])
+
+
+def test_frozen_weights_and_buffers_stay_and_are_kept_with_the_rest(tmp_path: Path) -> None:
+    model = Headed()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    run = Run(tmp_path, model=model)
+    run.trainer.run()
+    kept = run.kept[-1][0]
+    assert list(kept) == [*(name for name, _ in model.named_parameters()), "shift"]
+    for name, value in kept.items():
+        assert torch.equal(value, before[name]) == (name not in ("head.weight", "head.bias"))
+        assert torch.equal(model.state_dict()[name], before[name]) == (not name.startswith("head"))
+
+
+def test_a_resumed_run_has_the_frozen_weights_and_buffers_that_it_began_with(tmp_path: Path) -> None:
+    """Even where the model around them was built from something else."""
+    model = Headed()
+    same = Headed()
+    same.load_state_dict(model.state_dict())
+    Run(tmp_path / "whole", model=same).trainer.run()
+    first = Run(tmp_path / "parted", model=model)
+    stopping(first, 5)
+    first.trainer.run()
+    other = Headed()
+    with torch.no_grad():
+        for value in other.state_dict().values():
+            value.add_(1.0)
+    again = Run(tmp_path / "parted", model=other)
+    again.trainer.resume()
+    again.trainer.run()
+    assert_same_run(tmp_path / "whole", tmp_path / "parted")
+    assert torch.equal(again.kept[-1][0]["body.inner.weight"], model.body.inner.weight)
+
+
+def test_a_run_in_which_other_parts_are_frozen_is_refused(tmp_path: Path) -> None:
+    Run(tmp_path).trainer.run()
+    frozen = toy()
+    frozen.inner.requires_grad_(False)
+    for other in (Run(tmp_path, model=frozen), Run(tmp_path, factor=uneven)):
+        with pytest.raises(CheckpointError, match=r"frozen or learn faster; resume with the recipe"):
+            other.trainer.resume()
+
+
+def test_validation_puts_every_part_back_into_its_mode(tmp_path: Path) -> None:
+    model = Headed()
+    model.body.eval()  # a frozen body need not drop anything
+
+    def validate() -> tuple[dict[str, float], str]:
+        assert not any(part.training for part in model.modules())
+        return {"loss": 1.0}, ""
+
+    Run(tmp_path, model=model, validate=validate).trainer.run()
+    assert not any(part.training for part in model.body.modules())
+    assert model.training
+    assert model.head.training
 
 
 def test_both_signals_are_heard_and_handlers_put_back(tmp_path: Path) -> None:
@@ -198,6 +259,24 @@ def test_the_logged_rate_is_the_schedules(tmp_path: Path) -> None:
     Run(tmp_path, optimizer=settings).trainer.run()
     logged = [entry["rate"] for entry in read_log(tmp_path) if "rate" in entry]
     assert logged == [learning_rate(step, 12, settings, 8) for step in range(1, 13)]
+
+
+@pytest.mark.parametrize("perplexity", [True, False])
+def test_a_perplexity_is_logged_and_said_only_where_there_is_one(tmp_path: Path, perplexity: bool) -> None:
+    run = Run(tmp_path, perplexity=perplexity)
+    run.trainer.run()
+    logged = [entry for entry in read_log(tmp_path) if "loss" in entry]
+    assert len(logged) == 12
+    assert all(("perplexity" in entry) == perplexity for entry in logged)
+    assert ("ppl" in run.said.getvalue()) == perplexity
+
+
+def test_the_speed_counts_what_the_task_calls_its_tokens(tmp_path: Path) -> None:
+    run = Run(tmp_path, unit="texts")
+    run.trainer.run()
+    assert run.said.getvalue().count(" texts/s") == 12
+    assert "tokens/s" not in run.said.getvalue()
+    assert all("tokens_per_second" in entry for entry in read_log(tmp_path) if "loss" in entry)
 
 
 def hungry(model: Toy, most: int) -> Any:

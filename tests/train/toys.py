@@ -40,6 +40,11 @@ def toy(dropout: float = 0.0, seed: int = 0) -> Toy:
     return Toy(dropout)
 
 
+def uneven(name: str) -> float:
+    """Factors on the rate of a toy; the order by them is not that of its parameters."""
+    return {"embedding": 3.0, "inner": 0.5, "norm": 0.5, "outer": 0.125}[name.partition(".")[0]]
+
+
 @dataclass(frozen=True, eq=False)
 class ToyBatch:
     ids: Tensor
@@ -80,6 +85,23 @@ class ToyFeed:
 Loss = Callable[[ToyBatch], Sums]
 
 
+class Headed(nn.Module):
+    """A frozen body with dropout and a buffer, and a head that is trained; the head has the body's table as
+    well, under another name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = toy(0.3)
+        self.body.requires_grad_(False)
+        self.register_buffer("shift", torch.randn(WORDS))
+        self.register_buffer("scratch", torch.zeros(3), persistent=False)
+        self.head = nn.Linear(WORDS, WORDS)
+        self.table = self.body.embedding
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.head(self.body(ids) + self.shift)
+
+
 def loss_of(model: nn.Module) -> Loss:
     return lambda batch: token_loss(model(batch.ids), batch.labels, 0.1)
 
@@ -103,6 +125,9 @@ class Run:
         average: AverageConfig | None = None,
         optimizer: OptimizerConfig | None = None,
         metric: tuple[str, Literal["high", "low"]] = ("loss", "low"),
+        factor: Callable[[str], float] | None = None,
+        perplexity: bool = True,
+        unit: str = "tokens",
         **settings: Any,
     ) -> None:
         self.folder = folder
@@ -124,6 +149,9 @@ class Run:
             metric=metric,
             validate=validate,
             keep=self._keep,
+            factor=factor,
+            perplexity=perplexity,
+            unit=unit,
         )
 
     def _keep(self, weights: Any, facts: Any) -> None:

@@ -97,6 +97,14 @@ class Encoder(nn.Module):
         x = self.embedding(ids, layout.positions, layout.longest, segments)
         return self.body(x, layout) if mask is None else self.body(x, layout, mask=mask)
 
+    def layers(self, ids: Ids, layout: Layout, segments: Int[Tensor, "tokens"] | None = None) -> list[Stream]:
+        """The embedding, and what each layer makes of it; the last is what `forward` gives. Of a recurrent
+        body, only both ends."""
+        x = self.embedding(ids, layout.positions, layout.longest, segments)
+        if isinstance(self.body, RecurrentEncoder):
+            return [x, self.body(x, layout)]
+        return [x, *self.body.states(x, layout)]
+
     def remember(self, ids: Ids, layout: Layout) -> Memory:
         """The states as a memory for a decoder."""
         states = self(ids, layout)

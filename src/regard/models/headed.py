@@ -59,8 +59,15 @@ class Headed(nn.Module):
 
     def states(self, ids: Ids, layout: Layout, segments: Int[Tensor, "tokens"] | None = None) -> Stream:
         """What the head stands on. Segments are left out where the encoder does not tell them apart."""
-        tells = self.config.encoder.embedding.segments > 1
-        return self.encoder(ids, layout, segments if tells else None)
+        return self.encoder(ids, layout, segments if self._tells_segments else None)
+
+    def layers(self, ids: Ids, layout: Layout, segments: Int[Tensor, "tokens"] | None = None) -> list[Stream]:
+        """The embedding, and what each layer of the encoder makes of it."""
+        return self.encoder.layers(ids, layout, segments if self._tells_segments else None)
+
+    @property
+    def _tells_segments(self) -> bool:
+        return self.config.encoder.embedding.segments > 1
 
     def depth(self, name: str) -> int:
         """How far up the parameter of this name stands: 0 is the embedding, the last one is the head."""

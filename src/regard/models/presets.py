@@ -12,6 +12,7 @@
       mini          4      256      4    1024   the same
       small         4      512      8    2048   the same
       base         12      768     12    3072   Devlin et al. 2019
+      recurrent     2      256                  Huang et al. 2015: an LSTM that reads both ways
     decoders
       tiny          2      128      4     512   a laptop, in a minute
       gpt2         12      768     12    3072   Radford et al. 2019, the small one
@@ -104,6 +105,18 @@ def recurrent(vocabulary: int, *, layers: int, d_model: int, dropout: float) -> 
     )
 
 
+def recurrent_encoder(vocabulary: int, *, layers: int, d_model: int, dropout: float) -> EncoderConfig:
+    """An LSTM that reads both ways: what taggers and classifiers were before BERT."""
+    return EncoderConfig(
+        vocabulary=vocabulary,
+        d_model=d_model,
+        embedding=EmbeddingConfig(scaled=False, segments=2, dropout=dropout),
+        positions=PositionsConfig(kind="none"),
+        body=RecurrentConfig(layers=layers, dropout=dropout),
+        initial=InitialConfig(std=0.1),
+    )
+
+
 def _pre_norm(config: Seq2SeqConfig) -> Seq2SeqConfig:
     plain = to_dict(config)
     for side in ("encoder", "decoder"):
@@ -125,6 +138,7 @@ ENCODERS: dict[str, Callable[[int], EncoderConfig]] = {
     "mini": lambda v: bert(v, layers=4, d_model=256, heads=4, d_ff=1024),
     "small": lambda v: bert(v, layers=4, d_model=512, heads=8, d_ff=2048),
     "base": lambda v: bert(v, layers=12, d_model=768, heads=12, d_ff=3072),
+    "recurrent": lambda v: recurrent_encoder(v, layers=2, d_model=256, dropout=0.3),
 }
 """Encoders by name, for a size of vocabulary."""
 

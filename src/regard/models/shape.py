@@ -1,17 +1,18 @@
-"""A translator's shape in a few words: a preset, and whatever is set beside it.
+"""A model's shape in a few words: a preset, and whatever is set beside it.
 
     preset = "small", layers = 6, dropout = 0.3
 
-Each word stands for a field deep in `Seq2SeqConfig`, on both sides. What has no word can be set where it is:
-`encoder.body.window = 64`.
+Each word stands for a field deep in `EncoderConfig`; for a translator, on both sides. What has no word can be
+set where it is: `encoder.body.window = 64`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from regard.config import check_choices, from_dict, to_dict
-from regard.models.presets import SEQ2SEQ
+from regard.models.encoder import EncoderConfig
+from regard.models.presets import ENCODERS, SEQ2SEQ
 from regard.models.seq2seq import Seq2SeqConfig
 
 _PATHS: dict[str, tuple[str, ...]] = {
@@ -32,7 +33,7 @@ _PATHS: dict[str, tuple[str, ...]] = {
 """Where in a side's configuration each word stands."""
 
 _RECURRENT = ("cell", "attention")
-_SHARED = ("layers", "d_model", "dropout", "positions")
+_SHARED = ("layers", "d_model", "dropout", "positions", "longest")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,23 +81,13 @@ class TranslatorConfig:
 
     def __post_init__(self) -> None:
         check_choices(self)
-        recurrent = self.preset == "recurrent"
-        for name in _PATHS:
-            foreign = name not in _SHARED and (name in _RECURRENT) != recurrent
-            if getattr(self, name) is not None and foreign:
-                kind = "a Transformer" if name not in _RECURRENT else "a recurrent model"
-                raise ValueError(
-                    f"{name}={getattr(self, name)!r} is for {kind}, but preset={self.preset!r} is none: "
-                    "leave it out, or choose another preset"
-                )
+        _check_words(self, _PATHS)
         self.build(8)  # what does not fit together is told before anything is read
 
     def build(self, vocabulary: int) -> Seq2SeqConfig:
         plain = to_dict(SEQ2SEQ[self.preset](vocabulary))
         for side in ("encoder", "decoder"):
-            for name, paths in _PATHS.items():
-                for path in paths:
-                    _put(plain[side], path, getattr(self, name))
+            _put_words(plain[side], self, _PATHS)
             _put(plain[side], "body.layers", getattr(self, f"{side}_layers"))
             plain[side] = _merged(plain[side], getattr(self, side))
         plain["decoder"]["tied"], plain["shared"] = self.tied, self.shared
@@ -106,14 +97,128 @@ class TranslatorConfig:
         """The same with every word written out."""
         # of the preset: what only one side has stays in `encoder` and `decoder`
         plain = to_dict(SEQ2SEQ[self.preset](8))
-        given = {spec.name: getattr(self, spec.name) for spec in fields(self)}
-        recurrent = self.preset == "recurrent"
-        found = {
-            name: _get(plain["encoder"], paths[0])
-            for name, paths in _PATHS.items()
-            if given[name] is None and (name in _SHARED or (name in _RECURRENT) == recurrent)
-        }
-        return replace(self, **found)
+        return replace(self, **_words_of(plain["encoder"], self, _PATHS))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EncoderShape:
+    start: str = ""
+    """A folder to start from: a model of regard's, or one of Hugging Face's (BERT, RoBERTa, DistilBERT,
+    MiniLM). Its encoder, its shape and its tokenizer are taken over. Without it, all is learned from
+    nothing."""
+    preset: Literal["tiny", "mini", "small", "base", "recurrent"] = "small"
+    """The shape to start from; every other key changes one thing about it."""
+    layers: int | None = None
+    """Layers of the encoder."""
+    d_model: int | None = None
+    """Width of the residual stream."""
+    heads: int | None = None
+    """Attentions side by side."""
+    d_ff: int | None = None
+    """Inner width of the feed-forward network."""
+    dropout: float | None = None
+    """Share dropped of the embedding and of each sublayer's output."""
+    attention_dropout: float | None = None
+    """Share of the attention weights dropped; the fused kernels cannot, so it costs speed."""
+    activation: Literal["relu", "gelu", "gelu_tanh", "geglu", "swiglu"] | None = None
+    """Of the feed-forward network."""
+    activation_dropout: float | None = None
+    """Share of the feed-forward network's inner elements dropped."""
+    norm: Literal["post", "pre"] | None = None
+    """After the residual sum, or before the layer."""
+    norm_kind: Literal["layer", "rms"] | None = None
+    """LayerNorm or RMSNorm."""
+    positions: Literal["sinusoidal", "learned", "rotary", "relative", "alibi", "none"] | None = None
+    """How a token's place is told."""
+    longest: int | None = None
+    """Most tokens of an input, special ones included, where positions are learned."""
+    cell: Literal["lstm", "gru"] | None = None
+    """Of a recurrent encoder."""
+    frozen: int = 0
+    """Fine-tuning: so many of the lowest layers stay as they are, the embedding with them; -1: all of them,
+    and only the head learns."""
+    encoder: dict[str, Any] = field(default_factory=dict)
+    """Anything else about the encoder, by the names of `EncoderConfig`."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        if self.frozen < -1:
+            raise ValueError(f"frozen={self.frozen} must be a number of layers, or -1 for all of them")
+        if self.start:
+            fixed = [name for name in _ENCODER_PATHS if name not in _FREE and getattr(self, name) is not None]
+            if fixed or self.encoder:
+                name = fixed[0] if fixed else "encoder"
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} beside start={self.start!r}: the shape is that of the "
+                    "model it starts from; leave one of the two out"
+                )
+            return
+        if self.frozen:
+            raise ValueError(f"frozen={self.frozen}, but without start there is nothing worth keeping")
+        _check_words(self, _ENCODER_PATHS)
+        self.build(8)  # what does not fit together is told before anything is read
+
+    def build(self, vocabulary: int) -> EncoderConfig:
+        """From nothing."""
+        plain = to_dict(ENCODERS[self.preset](vocabulary))
+        _put_words(plain, self, _ENCODER_PATHS)
+        return from_dict(EncoderConfig, _merged(plain, self.encoder))
+
+    def changed(self, config: EncoderConfig) -> EncoderConfig:
+        """The encoder that is started from, with what may be set beside it."""
+        plain = to_dict(config)
+        for name in _FREE:
+            if plain["body"]["kind"] == "recurrent" and name != "dropout" and getattr(self, name) is not None:
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} is for a Transformer, but start={self.start!r} is "
+                    "recurrent: leave it out"
+                )
+        _put_words(plain, self, {name: _ENCODER_PATHS[name] for name in _FREE})
+        return from_dict(EncoderConfig, plain)
+
+    def resolved(self) -> "EncoderShape":
+        """The same with every word written out; of a start, its own folder says them."""
+        if self.start:
+            return self
+        return replace(self, **_words_of(to_dict(ENCODERS[self.preset](8)), self, _ENCODER_PATHS))
+
+
+_ENCODER_PATHS = {
+    **{name: paths for name, paths in _PATHS.items() if name != "attention"},
+    "longest": ("positions.longest",),
+}
+_FREE = ("dropout", "attention_dropout", "activation_dropout")
+"""What can be set for an encoder that is not new."""
+
+
+def _check_words(shape: Any, words: Mapping[str, tuple[str, ...]]) -> None:
+    """Refuse what a preset of this kind does not have."""
+    for name in words:
+        if getattr(shape, name) is not None and not _has(shape.preset, name):
+            kind = "a Transformer" if name not in _RECURRENT else "a recurrent model"
+            raise ValueError(
+                f"{name}={getattr(shape, name)!r} is for {kind}, but preset={shape.preset!r} is none: "
+                "leave it out, or choose another preset"
+            )
+
+
+def _has(preset: str, name: str) -> bool:
+    return name in _SHARED or (name in _RECURRENT) == (preset == "recurrent")
+
+
+def _put_words(plain: dict[str, Any], shape: Any, words: Mapping[str, tuple[str, ...]]) -> None:
+    for name, paths in words.items():
+        for path in paths:
+            _put(plain, path, getattr(shape, name))
+
+
+def _words_of(plain: Mapping[str, Any], shape: Any, words: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
+    """What a preset says where the shape is silent."""
+    return {
+        name: _get(plain, paths[0])
+        for name, paths in words.items()
+        if getattr(shape, name) is None and _has(shape.preset, name)
+    }
 
 
 def _put(table: dict[str, Any], path: str, value: Any) -> None:

@@ -101,6 +101,14 @@ class Stack(nn.Module):
             x = layer(x, layout, mask or self.mask, memory)
         return x if self.final_norm is None else self.final_norm(x)
 
+    def states(self, x: Stream, layout: Layout) -> list[Stream]:
+        """What each layer makes of it; the last one through the final norm, if there is one."""
+        found = []
+        for layer in self.each:
+            x = layer(x, layout, self.mask)
+            found.append(x)
+        return found if self.final_norm is None else [*found[:-1], self.final_norm(x)]
+
     def prefill(self, x: Stream, layout: Layout, state: TransformerState) -> Stream:
         """Whole prefixes, sequence r for row r; their keys and values are kept, so that steps can follow."""
         state.cache.reserve(layout.longest)

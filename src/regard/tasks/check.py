@@ -4,15 +4,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from regard.tasks.pairs import Corpus, Split, texts
+from regard.tasks.pairs import Corpus, texts
 from regard.tasks.recipe import Written
+from regard.tasks.splits import Split
+from regard.tasks.translate_recipe import TranslateRecipe
 from regard.text import DataError, Tokenizer
 from regard.text.doctor import Report, examine
 
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 
 
-def check_recipe(written: Written, *, examples: int = 3, tokens: bool = True) -> Report:
+def check_recipe(written: Written[TranslateRecipe], *, examples: int = 3, tokens: bool = True) -> Report:
     """Everything that is wrong with the text of a recipe. With `tokens`, its tokenizer is learned too, to see
     what it does not know and which lines become too long."""
     data = written.checked.data
@@ -31,7 +33,7 @@ def check_recipe(written: Written, *, examples: int = 3, tokens: bool = True) ->
     return replace(report, findings=tuple(findings))
 
 
-def _tokenizer(written: Written) -> Tokenizer | None:
+def _tokenizer(written: Written[TranslateRecipe]) -> Tokenizer | None:
     """None where there is no text to learn one from: the doctor says why."""
     whole = Corpus(replace(written.checked.data, on_error="skip"), written.where)
     try:

@@ -15,8 +15,8 @@ from regard.decode import DecodeConfig
 from regard.tasks.alignment import draw
 from regard.tasks.check import check_pairs, check_recipe
 from regard.tasks.evaluate import compare, render_comparison, render_scores, score
-from regard.tasks.lines import translate_lines
-from regard.tasks.load import load
+from regard.tasks.lines import incoming, translate_lines
+from regard.tasks.load import load_as
 from regard.tasks.recipe import read_recipe
 from regard.tasks.translator import TooLong, Translator
 from regard.text import DataError, Origin, read_lines
@@ -68,7 +68,7 @@ def translate(
     decoding: dict[str, Any] | None = None,
 ) -> None:
     """Line by line, from a file or "-" for what comes in."""
-    translator = load(model, device=device)
+    translator = load_as(Translator, model, device=device)
     asked = file == "-" and sys.stdin.isatty()
     console = Console(stderr=True)
     shown = (
@@ -80,7 +80,7 @@ def translate(
         task = None if shown is None else shown.add_task("", total=None)
         counts = translate_lines(
             translator,
-            _lines(file),
+            incoming(file),
             out,
             n_best=n_best,
             scores=scores,
@@ -107,23 +107,11 @@ def align(
 ) -> None:
     """Draw which words of the source each word of a translation looks at; of the model's own, unless
     given."""
-    translator = load(model, device=device)
+    translator = load_as(Translator, model, device=device)
     written = translator.translate(source, to=to).text if target is None else target
     console.print(f"{source}\n{written}\n", highlight=False, markup=False)
     picture = draw(translator.align(source, written, to=to), width=console.width)
     console.print(picture, highlight=False, markup=False, soft_wrap=True)
-
-
-def _lines(file: str) -> Iterator[str]:
-    if file == "-":
-        yield from _standard_input()
-        return
-    try:
-        for line in read_lines(file):
-            yield line.text
-    except DataError as error:
-        remedy = "fix the file" if "on_error" in error.remedy else error.remedy
-        raise DataError(error.origin, error.reason, error.particulars, remedy) from error
 
 
 @contextmanager
@@ -139,20 +127,9 @@ def _named(file: str) -> Iterator[None]:
         raise DataError(origin, error.reason, error.particulars, remedy) from error
 
 
-def _standard_input() -> Iterator[str]:
-    for number, line in enumerate(sys.stdin.buffer, start=1):
-        try:
-            yield line.decode("utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            origin = Origin("standard input", number)
-            raise DataError(
-                origin, "invalid UTF-8", f"at byte {error.start}", remedy="convert the text to UTF-8 first"
-            ) from error
-
-
 def evaluate(
     model: Path,
-    source: Path,
+    source: Path | None,
     references: Sequence[Path],
     *,
     against: Path | None = None,
@@ -164,6 +141,8 @@ def evaluate(
     console: Console,
 ) -> dict[str, Any]:
     """Scores of a model, or of a file of translations; with `against`, what sets it apart from another."""
+    if source is None or not references:
+        raise ConfigError("give --source and --reference, or --labelled for a classifier or tagger")
     sources = _texts(source)
     wanted = [_texts(path) for path in references]
     given = {path: _texts(path) for path in (model, against) if path is not None and path.is_file()}
@@ -178,7 +157,7 @@ def evaluate(
     def translations(system: Path) -> list[str]:
         if system in given:
             return given[system]
-        translator = load(system, device=device)
+        translator = load_as(Translator, system, device=device)
         found = translator.translate(
             sources,
             to=to,

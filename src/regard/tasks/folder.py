@@ -11,7 +11,7 @@ No pickle is ever read or written.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from regard.config import ConfigError
+from regard.text import Tokenizer
 from regard.train.checkpoint import CheckpointError, replace, write_text
+from regard.train.trainer import CHECKPOINT
 
 FORMAT = 1
 WEIGHTS = "model.safetensors"
@@ -72,6 +75,38 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
+def clear(folder: Path) -> None:
+    """Make room for a run that takes the place of the one there."""
+    for name in (CHECKPOINT, WEIGHTS, METRICS):
+        (folder / name).unlink(missing_ok=True)
+
+
+def settled_tokenizer(folder: Path, wanted: str, *, begun: bool, make: Callable[[], Tokenizer]) -> Tokenizer:
+    """The tokenizer in the folder if it is of this text and these settings, whose fingerprint is `wanted`; or
+    else a new one, unless the run is `begun`."""
+    mark = folder / "tokens.of"
+    if mark.exists() and mark.read_text(encoding="utf-8") == wanted and (folder / "tokenizer.json").exists():
+        return Tokenizer.load(folder)
+    if begun:
+        raise ConfigError(
+            f"{folder}: begun with other text, or other settings of [data] or [tokenizer]; resume with the "
+            "recipe that began it, or choose another --out"
+        )
+    tokenizer = make()
+    folder.mkdir(parents=True, exist_ok=True)
+    mark.unlink(missing_ok=True)  # it is of the one before
+    tokenizer.save(folder / "tokenizer.json")
+    write_text(mark, wanted)
+    return tokenizer
+
+
+def whole(model: nn.Module) -> dict[str, Tensor]:
+    """All that makes up a model, by name: its parameters, tied ones once, and the buffers that are kept."""
+    saved = model.state_dict().keys()
+    buffers = {name: buffer for name, buffer in model.named_buffers() if name in saved}
+    return {**dict(model.named_parameters()), **buffers}
+
+
 def load_weights(folder: Path, model: nn.Module) -> None:
     """Into a model of the same shape; every weight must be there, and none besides."""
     path = folder / WEIGHTS
@@ -80,7 +115,7 @@ def load_weights(folder: Path, model: nn.Module) -> None:
             f"{path}: not there; if training has begun here, go on with regard train --resume --out "
             f"{folder}, else copy the folder anew"
         )
-    own = dict(model.named_parameters())
+    own = whole(model)
     try:
         with safe_open(path, framework="pt") as file, torch.no_grad():
             names = set(file.keys())

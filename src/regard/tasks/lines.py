@@ -10,6 +10,7 @@ A translation never breaks its line: where the model writes a newline, a space t
 """
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TextIO
@@ -17,6 +18,7 @@ from typing import TextIO
 from regard.decode import DecodeConfig
 from regard.tasks.translation import Translation
 from regard.tasks.translator import TooLong, Translator
+from regard.text import DataError, Origin, read_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +103,27 @@ def _written(
 
 def _one_line(text: str) -> str:
     return text.replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
+
+
+def incoming(file: str) -> Iterator[str]:
+    """The lines of a file, or of what comes in for "-"."""
+    if file == "-":
+        yield from _standard_input()
+        return
+    try:
+        for line in read_lines(file):
+            yield line.text
+    except DataError as error:
+        remedy = "fix the file" if "on_error" in error.remedy else error.remedy
+        raise DataError(error.origin, error.reason, error.particulars, remedy) from error
+
+
+def _standard_input() -> Iterator[str]:
+    for number, line in enumerate(sys.stdin.buffer, start=1):
+        try:
+            yield line.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            origin = Origin("standard input", number)
+            raise DataError(
+                origin, "invalid UTF-8", f"at byte {error.start}", remedy="convert the text to UTF-8 first"
+            ) from error

@@ -1,23 +1,86 @@
-"""`regard.load`: a model folder, ready for use."""
+"""`regard.load`: a model folder, ready for use, whoever wrote it."""
 
 from pathlib import Path
+from typing import TypeVar
 
 from regard.config import ConfigError, from_dict
 from regard.decode import DecodeConfig
+from regard.hub import Checkpoint, is_foreign
+from regard.models.heads import ClassifyConfig, EmbedConfig, MaskedConfig, TagConfig
 from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from regard.tasks.encoders.classifier import Classifier
+from regard.tasks.encoders.embedder import Embedder
+from regard.tasks.encoders.filler import Filler
+from regard.tasks.encoders.reading import Reader
+from regard.tasks.encoders.start import loaded, open_encoder
+from regard.tasks.encoders.tagger import Tagger
 from regard.tasks.folder import FolderError, load_weights, read_config
-from regard.tasks.translator import Translator
+from regard.tasks.translator import Precision, Translator
 from regard.text import Tokenizer
 from regard.train.ranks import find_device
 
+Model = Translator | Classifier | Tagger | Filler | Embedder
+Wanted = TypeVar("Wanted", Translator, Classifier, Tagger, Filler, Embedder)
 
-def load(folder: Path | str, *, device: str = "auto") -> Translator:
-    """What a training has made: a translator. It runs on the GPU if there is one, unless told otherwise."""
-    folder = Path(folder)
+COMMANDS: dict[type, str] = {
+    Translator: "translate",
+    Classifier: "classify",
+    Tagger: "tag",
+    Filler: "fill",
+    Embedder: "embed",
+}
+"""What each kind of model is used by."""
+
+
+def load(folder: Path | str, *, device: str = "auto", precision: Precision | None = None) -> Model:
+    """What a training has made, or a folder of Hugging Face's: a translator, classifier, tagger, filler or
+    embedder. It runs on the GPU if there is one, unless told otherwise, and there in bfloat16."""
+    folder, place = Path(folder), find_device(device)
+    precision = precision or ("bfloat16" if place.startswith("cuda") else "float32")
+    if folder.is_dir() and not is_foreign(folder) and read_config(folder).get("task") == "translate":
+        return _translator(folder, place, precision)
+    checkpoint = open_encoder(folder)
+    return of_checkpoint(checkpoint, folder, place, precision)
+
+
+def of_checkpoint(checkpoint: Checkpoint, folder: Path, place: str, precision: Precision) -> Model:
+    model = loaded(checkpoint, folder).to(place).eval()
+    reader = Reader(model, checkpoint.tokenizer, longest=checkpoint.longest, precision=precision)
+    match checkpoint.config.head:
+        case ClassifyConfig():
+            return Classifier(reader, checkpoint.labels, checkpoint.problem)
+        case TagConfig():
+            return Tagger(reader, checkpoint.labels, decode=checkpoint.decode)
+        case MaskedConfig():
+            return Filler(reader)
+        case EmbedConfig():
+            return Embedder(reader)
+
+
+def load_as(
+    kind: type[Wanted], folder: Path | str, *, device: str = "auto", precision: Precision | None = None
+) -> Wanted:
+    """The same, where only one kind of model will do."""
+    model = load(folder, device=device, precision=precision)
+    if not isinstance(model, kind):
+        raise FolderError(
+            f"{folder}: this is a model for regard {COMMANDS[type(model)]}, not for regard {COMMANDS[kind]}"
+        )
+    return model
+
+
+def load_embedder(
+    folder: Path | str, *, device: str = "auto", precision: Precision | None = None
+) -> Embedder:
+    """Vectors can be had of any encoder."""
+    model = load(folder, device=device, precision=precision)
+    if isinstance(model, Translator):
+        raise FolderError(f"{folder}: a translator, which has no vectors for texts: use regard translate")
+    return model if isinstance(model, Embedder) else Embedder(model.reader)
+
+
+def _translator(folder: Path, place: str, precision: Precision) -> Translator:
     config = read_config(folder)
-    if config.get("task") != "translate":
-        raise FolderError(f"{folder}/config.json: task {config.get('task')!r} is not known to this version")
-    place = find_device(device)
     try:
         shape = from_dict(Seq2SeqConfig, config["model"], "model")
         decoding = from_dict(DecodeConfig, config["decode"], "decode")
@@ -34,5 +97,5 @@ def load(folder: Path | str, *, device: str = "auto") -> Translator:
         longest=longest,
         languages=languages,
         decoding=decoding,
-        precision="bfloat16" if place.startswith("cuda") else "float32",
+        precision=precision,
     )

@@ -4,15 +4,14 @@ source   [<2de>] ids <eos>
 target   <sos> ids <eos>        the model reads it up to the last, and predicts it from the second on
 """
 
-import hashlib
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -21,6 +20,8 @@ from torch import Tensor
 
 from regard.config import ConfigError, check_choices, to_dict
 from regard.data import Packed, Plan, Shape, Store, fingerprint, id_type, open_or_build, pack_flat, spread
+from regard.tasks.feed import PlannedFeed
+from regard.tasks.splits import Split, Splits, check_hold_out
 from regard.tasks.translator import encode_sources
 from regard.text import (
     DataError,
@@ -36,8 +37,6 @@ from regard.text import (
 from regard.text.tables import Format
 from regard.train.checkpoint import write_text
 from regard.train.objectives import HIDDEN
-
-Split = Literal["train", "valid", "test"]
 
 CHUNK = 10_000
 """Pairs that are encoded at once."""
@@ -102,10 +101,7 @@ class PairsConfig:
             raise ValueError('train is empty: name two files, train = ["train.en", "train.de"]')
         if self.longest < 2:
             raise ValueError(f"longest={self.longest} leaves no room for a word: choose 2 or more")
-        if self.hold_out < 0:
-            raise ValueError(f"hold_out={self.hold_out} must be 0 or more")
-        if self.hold_out and self.valid:
-            raise ValueError(f"hold_out={self.hold_out}, but valid names files: leave one of the two out")
+        check_hold_out(self.hold_out, self.valid)
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -159,6 +155,14 @@ class Corpus:
         """`where` is the folder that relative paths start from."""
         self.config = config
         self.root = where / config.root
+        self._splits: Splits[tuple[Pair, str | None]] = Splits(
+            {split: [self._with_language(files) for files in self.files(split)] for split in get_args(Split)},
+            paths=self.paths("train"),
+            what="pairs",
+            key=lambda item: item[0].source,  # so that no source is on both sides
+            hold_out=config.hold_out,
+            on_error=config.on_error,
+        )
 
     def paths(self, split: Split) -> list[Path]:
         return [path for files in self.files(split) for path in files.paths(self.root)]
@@ -172,50 +176,16 @@ class Corpus:
 
     def pairs(self, split: Split, skipped: Skipped | None = None) -> Iterator[tuple[Pair, str | None]]:
         """Each pair with its target language. Training pairs that are held out belong to `valid`."""
-        skipped = Skipped() if skipped is None else skipped
-        if self.config.valid or split == "test":
-            return self._read(split, skipped)
-        held = split == "valid"
-        return ((pair, to) for pair, to in self._read("train", skipped) if self._is_held_out(pair) is held)
+        return self._splits.read(split, skipped)
 
-    def _read(self, split: Split, skipped: Skipped) -> Iterator[tuple[Pair, str | None]]:
-        for files in self.files(split):
-            try:
-                for pair in files.reader(self.root)(on_error=self.config.on_error, skipped=skipped):
-                    yield pair, files.to
-            except DataError as error:
-                if "on_error" not in error.remedy:
-                    raise
-                remedy = "fix the file, or leave such lines out with data.on_error=skip"
-                raise DataError(error.origin, error.reason, error.particulars, remedy) from error
-
-    @cached_property
+    @property
     def size(self) -> int:
         """Pairs in the training files, held-out ones included."""
-        size = sum(1 for _ in self._read("train", Skipped()))
-        if size == 0:
-            origin = Origin(str(self.paths("train")[0]))
-            raise DataError(origin, "no pairs to train on", remedy="name files that have some")
-        return size
+        return self._splits.size
 
-    @cached_property
-    def _bound(self) -> int:
-        """Sources whose digest is smaller are held out: as many as wanted, at most half of them."""
-        pairs = (pair for pair, _ in self._read("train", Skipped()) if pair.source.strip())
-        digests = np.unique(np.fromiter((_digest(pair) for pair in pairs), dtype=np.uint64))
-        if len(digests) < 2:
-            origin = Origin(str(self.paths("train")[0]))
-            raise DataError(origin, "too few pairs to hold some out", remedy="name files of data.valid")
-        wanted = self.config.hold_out or min(1000, max(self.size // 20, 1))
-        return int(digests[min(wanted, len(digests) // 2)])
-
-    def _is_held_out(self, pair: Pair) -> bool:
-        """By its source alone, so that no source is on both sides."""
-        return _digest(pair) < self._bound
-
-
-def _digest(pair: Pair) -> int:
-    return int.from_bytes(hashlib.blake2b(pair.source.strip().encode(), digest_size=8).digest())
+    def _with_language(self, files: PairFiles) -> Callable[..., Iterator[tuple[Pair, str | None]]]:
+        read = files.reader(self.root)
+        return lambda **how: ((pair, files.to) for pair in read(**how))
 
 
 def build_store(corpus: Corpus, split: Split, tokenizer: Tokenizer, folder: Path) -> tuple[Store, Counts]:
@@ -300,45 +270,16 @@ class PairBatch:
         return PairBatch(self.source.pin(), self.inputs.pin(), self.labels.pin_memory())
 
 
-class PairFeed:
-    """The batches of every step."""
+class PairFeed(PlannedFeed):
+    """Batches of pairs."""
 
     def __init__(self, store: Store, plan: Plan, *, static: bool, rank: int = 0, ranks: int = 1) -> None:
-        """`static`: every batch has the same size, filled up."""
-        self.plan = plan
+        super().__init__(plan, static=static, rank=rank, ranks=ranks)
         self._source, self._target = store["source"], store["target"]
-        self._shapes = plan.shapes()
-        self._static = static
-        self._rank, self._ranks = rank, ranks
 
-    def parts(self, step: int, split: int = 1) -> list[tuple[int, PairBatch]]:
-        batches = self.plan.batches(*self.plan.locate(step - 1), self._rank, self._ranks)
-        if split == 1:
-            numbered = [(self._rank + index * self._ranks, batch) for index, batch in enumerate(batches)]
-            return [(number, self.batch(rows, self._shapes)) for number, rows in numbered]
-        shapes = tuple(
-            Shape(min(shape.slots, -(-shape.slots // split) + shape.longest), shape.sequences, shape.longest)
-            for shape in self._shapes
-        )
-        pieces = [piece for batch in batches for piece in self._cut(batch, shapes)]
-        return [
-            (self._rank + index * self._ranks, self.batch(rows, shapes)) for index, rows in enumerate(pieces)
-        ]
-
-    def _cut(self, batch: np.ndarray, shapes: tuple[Shape, ...]) -> list[np.ndarray]:
-        """A batch in pieces that fit smaller shapes."""
-        pieces, used, start = [], np.zeros(len(shapes), dtype=np.int64), 0
-        room = np.array([shape.slots for shape in shapes])
-        for place, lengths in enumerate(self.plan.lengths[:, batch].T):
-            if (used + lengths > room).any():
-                pieces.append(batch[start:place])
-                used, start = np.zeros_like(used), place
-            used = used + lengths
-        return [*pieces, batch[start:]]
-
-    def batch(self, rows: np.ndarray, shapes: tuple[Shape, ...]) -> PairBatch:
+    def batch(self, rows: np.ndarray, shapes: tuple[Shape, ...] | None, epoch: int) -> PairBatch:
         source_lengths, target_lengths = self.plan.lengths[:, rows].tolist()
-        source_shape, target_shape = shapes if self._static else (None, None)
+        source_shape, target_shape = shapes or (None, None)
         source = pack_flat(self._source.gather(rows), source_lengths, source_shape)
         inputs = pack_flat(self._target.gather(rows, skip_last=1), target_lengths, target_shape)
         labels = spread(self._target.gather(rows, skip_first=1), inputs.layout.tokens, HIDDEN)

@@ -1,81 +1,83 @@
 """A recipe: everything that decides a training run, in one TOML file.
 
     task = "translate"
-    [data]  [tokenizer]  [model]  [batch]  [loss]  [optimizer]  [average]  [train]  [valid]  [decode]
+    [data]  [tokenizer]  [model]  [batch]  [loss]  [optimizer]  [average]  [train]  [valid]  ...
 
-Each table is one frozen configuration. What a recipe does not say gets a value that suits the size of the
-data and the machine, once these are known; `recipe.toml` in the model folder then says everything.
+Each table is one frozen configuration; which there are is the task's business. What a recipe does not say
+gets a value that suits the size of the data and the machine, once these are known; `recipe.toml` in the model
+folder then says everything.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Any, Generic, Protocol, TypeVar, get_type_hints
 
-from regard.config import ConfigError, check_choices, from_dict, override, read_table, to_dict, write_toml
-from regard.data import BatchConfig
-from regard.decode import DecodeConfig
-from regard.models.shape import TranslatorConfig
-from regard.tasks.pairs import PairsConfig, plain_files
-from regard.text import TokenizerConfig
+from regard.config import ConfigError, from_dict, override, read_table, to_dict, write_toml
 from regard.train.average import AverageConfig
-from regard.train.objectives import LossConfig
 from regard.train.optim import OptimizerConfig
 from regard.train.trainer import TrainConfig
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ValidConfig:
-    metric: Literal["bleu", "chrf", "exact", "loss"] = "bleu"
-    """Which figure says that a model is better."""
-    beam: int = 1
-    """Beam of the decoding while training; 1 is greedy, and quick."""
-    sentences: int = 1000
-    """At most so many are decoded."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        for name in ("beam", "sentences"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+Tables = dict[str, dict[str, Any]]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TranslateRecipe:
-    task: Literal["translate"] = "translate"
-    data: PairsConfig
-    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
-    model: TranslatorConfig = field(default_factory=TranslatorConfig)
-    batch: BatchConfig = field(default_factory=BatchConfig)
-    loss: LossConfig = field(default_factory=LossConfig)
-    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
-    average: AverageConfig = field(default_factory=AverageConfig)
-    train: TrainConfig = field(default_factory=TrainConfig)
-    valid: ValidConfig = field(default_factory=ValidConfig)
-    decode: DecodeConfig = field(default_factory=DecodeConfig)
+class Recipe(Protocol):
+    """What the recipes of all tasks have."""
+
+    @property
+    def task(self) -> str: ...
+    @property
+    def data(self) -> Any: ...
+    @property
+    def model(self) -> Any: ...
+    @property
+    def optimizer(self) -> OptimizerConfig: ...
+    @property
+    def average(self) -> AverageConfig: ...
+    @property
+    def train(self) -> TrainConfig: ...
+
+
+Own = TypeVar("Own", bound=Any)
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class Kind(Generic[Own]):
+    """The recipes of one task."""
+
+    recipe: type[Own]
+    suited: Callable[..., Tables]
+    """suited(recipe, plain, examples, words, cuda=, ranks=): what suits so many examples with so many words
+    on such a machine, table by table. Values that hang on others take those as the recipe gives them."""
+    plain: Callable[[dict[str, Any]], dict[str, Any]] = lambda plain: plain
+    """The short ways to write something, as the long ones."""
+    example: str = 'train = ["train.en", "train.de"]'
+    """How [data] names its files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written(Generic[Own]):
     """A recipe as somebody wrote it: checked, but for the values that are not there."""
 
     plain: Mapping[str, Any]
     where: Path
     """The folder that its relative paths start from."""
-    checked: TranslateRecipe
+    checked: Own
+    kind: Kind[Own]
 
-    def completed(self, pairs: int, words: int, *, cuda: bool, ranks: int = 1) -> TranslateRecipe:
-        """With every value, for so many training pairs with so many target words."""
+    def completed(self, examples: int, words: int, *, cuda: bool, ranks: int = 1) -> Own:
+        """With every value, for so many training examples with so many words."""
         plain = {
             name: dict(table) if isinstance(table, Mapping) else table for name, table in self.plain.items()
         }
-        for table, values in suited(self.checked, self.plain, pairs, words, cuda=cuda, ranks=ranks).items():
+        suited = self.kind.suited(self.checked, self.plain, examples, words, cuda=cuda, ranks=ranks)
+        for table, values in suited.items():
             plain[table] = {**values, **plain.get(table, {})}
-        recipe = from_dict(TranslateRecipe, plain)
+        recipe = from_dict(self.kind.recipe, plain)
         return replace(recipe, model=recipe.model.resolved())
 
 
-def read_recipe(path: Path | str, settings: Iterable[str] = ()) -> Written:
+def read_recipe(path: Path | str, settings: Iterable[str] = ()) -> Written[Any]:
     """A file, and settings such as model.layers=4 on top of it."""
     path, settings = Path(path), [*settings]
     try:
@@ -97,35 +99,29 @@ def _is_sound(path: Path) -> bool:
     return True
 
 
-def as_recipe(plain: Mapping[str, Any], where: Path | str = ".") -> Written:
+def as_recipe(plain: Mapping[str, Any], where: Path | str = ".") -> Written[Any]:
     """The same from plain data."""
-    if "data" not in plain:
-        raise ConfigError('missing table [data]: it names the files, train = ["train.en", "train.de"]')
+    from regard.tasks.kinds import KINDS  # which stand on this file
+
     task = plain.get("task", "translate")
-    if task != "translate":
-        raise ConfigError(f"task={task!r} is not known: choose translate")
-    _refuse_misplaced("", {name: table for name, table in plain.items() if not isinstance(table, Mapping)})
+    if task not in KINDS:
+        raise ConfigError(f"task={task!r} is not known: choose {', '.join(KINDS)}")
+    kind = KINDS[task]
+    if "data" not in plain:
+        raise ConfigError(f"missing table [data]: it names the files, {kind.example}")
+    _refuse_misplaced(
+        kind.recipe, "", {name: table for name, table in plain.items() if not isinstance(table, Mapping)}
+    )
     for name, table in plain.items():
         if isinstance(table, Mapping):
-            _refuse_misplaced(name, table)
-    data = plain["data"]
-    if isinstance(data, Mapping):
-        files = {split: plain_files(data[split]) for split in ("train", "valid", "test") if split in data}
-        plain = {**plain, "data": {**data, **files}}
-    checked = from_dict(TranslateRecipe, plain)
-    languages = checked.data.languages
-    if languages and not checked.tokenizer.specials.extra:
-        table = plain.get("tokenizer", {})
-        extra = {"extra": [f"<2{language}>" for language in languages]}
-        specials = {**table.get("specials", {}), **extra}
-        plain = {**plain, "tokenizer": {**table, "specials": specials}}
-        checked = from_dict(TranslateRecipe, plain)
-    return Written(plain, Path(where), checked)
+            _refuse_misplaced(kind.recipe, name, table)
+    plain = kind.plain(dict(plain))
+    return Written(plain, Path(where), from_dict(kind.recipe, plain), kind)
 
 
-def _refuse_misplaced(name: str, keys: Iterable[str]) -> None:
+def _refuse_misplaced(recipe: type, name: str, keys: Iterable[str]) -> None:
     """A key in the wrong table, or in none, is told its right one."""
-    tables = {spec.name: get_type_hints(TranslateRecipe)[spec.name] for spec in fields(TranslateRecipe)}
+    tables = {spec.name: get_type_hints(recipe)[spec.name] for spec in fields(recipe)}
     del tables["task"]
     if name and name not in tables:
         return
@@ -142,58 +138,6 @@ def _refuse_misplaced(name: str, keys: Iterable[str]) -> None:
             raise ConfigError(f"unknown key {path!r}; did you mean {' or '.join(map(repr, homes))}?")
 
 
-def suited(
-    recipe: TranslateRecipe, plain: Mapping[str, Any], pairs: int, words: int, *, cuda: bool, ranks: int
-) -> dict[str, dict[str, Any]]:
-    """What suits a corpus of this size on such a machine, table by table. Values that hang on others take
-    those as the recipe gives them."""
-
-    def given(table: str, key: str, otherwise: Any) -> Any:
-        return plain[table][key] if key in plain.get(table, {}) else otherwise
-
-    vocabulary = min(32_000, max(1000, round(pairs / 3000) * 1000))
-    if cuda:
-        preset = "small" if pairs < 100_000 else "base"
-        tokens, epochs = (4096, 50) if preset == "small" else (16_384, 30)
-    else:
-        preset = "tiny" if pairs < 200_000 else "small"
-        tokens, epochs = 2048, 25
-    preset = given("model", "preset", preset)
-    tokens = given("batch", "tokens", tokens)
-    parts = given("batch", "parts", ranks)
-    epoch = max(1, words * 1.4 / (tokens * parts))
-    steps = given("train", "steps", int(min(200_000, max(1000, round(epochs * epoch, -2)))))
-    if given("train", "minutes", 0) and "steps" not in plain.get("train", {}):
-        # The time decides. What goes by the steps goes by how many there will be at least.
-        expected = min(steps, max(100, round(60 * given("train", "minutes", 0) * (10 if cuda else 2))))
-        steps = 1_000_000
-    else:
-        expected = steps
-    dropout = 0.3 if pairs < 50_000 and preset != "tiny" else 0.1
-    return {
-        "tokenizer": {"vocabulary": vocabulary},
-        "model": {"preset": preset, "dropout": dropout},
-        "batch": {"tokens": tokens, "parts": parts, "seed": recipe.train.seed},
-        "loss": {"r_drop": 2.5 if cuda and pairs < 200_000 else 0.0},  # it doubles the work
-        "optimizer": {
-            "warmup": min(4000 if preset in ("base", "big") else 1000, expected // 10),
-            "learning_rate": _rate(preset, recipe),
-        },
-        "average": {"decay": round(min(0.9995, 1 - 10 / max(expected, 20)), 5)},
-        "train": {
-            "steps": steps,
-            "validate_every": max(50, expected // 20),
-            "log_every": max(1, min(100, expected // 50)),
-        },
-    }
-
-
-def _rate(preset: str, recipe: TranslateRecipe) -> float:
-    if recipe.optimizer.schedule == "paper":
-        return 1.0
-    return {"tiny": 2e-3, "small": 2e-3, "base": 7e-4, "big": 5e-4, "recurrent": 1e-3}[preset]
-
-
-def recipe_text(recipe: TranslateRecipe) -> str:
+def recipe_text(recipe: Recipe) -> str:
     """As TOML, every value written out."""
     return write_toml(to_dict(recipe))

@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
+from importlib import import_module
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -16,9 +17,9 @@ from rich.console import Console
 from regard.config import ConfigError
 from regard.tasks.check import check_recipe
 from regard.tasks.folder import WEIGHTS
+from regard.tasks.job import Job, build_trainer
+from regard.tasks.job import train as train_job
 from regard.tasks.recipe import Written, as_recipe, read_recipe, recipe_text
-from regard.tasks.translate import build_trainer, prepare
-from regard.tasks.translate import train as train_translator
 from regard.text.doctor import render
 from regard.train.ranks import Ranks
 from regard.train.trainer import CHECKPOINT, Outcome, TrainingError
@@ -29,7 +30,7 @@ REHEARSED = 5
 
 def written_recipe(
     recipe: Path | str | Mapping[str, Any] | None, settings: tuple[str, ...], folder: Path, *, resume: bool
-) -> Written:
+) -> Written[Any]:
     """A file, plain data or, to resume, what the folder was begun with; with settings on top."""
     if recipe is None:
         if not resume:
@@ -85,11 +86,26 @@ def train(
                 console.print(
                     f"{folder}: no checkpoint yet, training starts from the beginning", highlight=False
                 )
-            if check and not begun:
+            if check and not begun and written.checked.task == "translate":
                 _check(written, ranks, console)
-            return train_translator(written, folder, ranks=ranks, console=console, resume=resume)
+            job = prepare(written, folder, ranks, console, begun=begun)
+            return train_job(job, folder, console, begun=begun)
     finally:
         ranks.leave()
+
+
+def prepare(
+    written: Written[Any], folder: Path, ranks: Ranks, console: Console, *, begun: bool = False
+) -> Job:
+    """Everything up to the first step; only the recipe's own task is imported."""
+    match written.checked.task:
+        case "translate":
+            from regard.tasks import translate
+
+            return translate.job_of(translate.prepare(written, folder, ranks, console, begun=begun), folder)
+        case task:
+            own = import_module(f"regard.tasks.encoders.{task}")
+            return own.prepare(written, folder, ranks, console, begun=begun)
 
 
 @contextmanager
@@ -110,7 +126,7 @@ def _held(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _check(written: Written, ranks: Ranks, console: Console) -> None:
+def _check(written: Written[Any], ranks: Ranks, console: Console) -> None:
     """The first rank looks; the others wait for what it says."""
     report = check_recipe(written, tokens=False) if ranks.first else None
     if report is not None and not report.ok:
@@ -135,21 +151,21 @@ def rehearse(
     ranks = Ranks.join(device)
     with tempfile.TemporaryDirectory() as folder:
         written = written_recipe(recipe, settings, Path(folder), resume=False)
-        prepared = prepare(written, Path(folder), ranks, aside)
-        trainer = build_trainer(prepared, Path(folder), aside)
+        job = prepare(written, Path(folder), ranks, aside)
+        trainer = build_trainer(job, Path(folder), aside)
         seconds = []
         for step in range(1, REHEARSED + 1):
             began = time.perf_counter()
-            trainer.engine.step(step, prepared.feed.parts(step), 0.0)
+            trainer.engine.step(step, job.feed.parts(step), 0.0)
             if ranks.device.type == "cuda":
                 torch.cuda.synchronize()
             seconds.append(time.perf_counter() - began)
-    console.print(recipe_text(prepared.recipe), highlight=False, markup=False, soft_wrap=True)
-    config, each = prepared.recipe.train, median(seconds[1:])
+    console.print(recipe_text(job.recipe), highlight=False, markup=False, soft_wrap=True)
+    config, each = job.recipe.train, median(seconds[1:])
     steps = min(config.steps, round(60 * config.minutes / each)) if config.minutes else config.steps
     console.print(
-        f"# {prepared.parameters:,} parameters; {steps:,} steps, "
-        f"{steps / prepared.feed.plan.steps(0):.1f} epochs; "
+        f"# {job.parameters:,} parameters; {steps:,} steps, "
+        f"{steps / job.feed.plan.steps(0):.1f} epochs; "
         f"about {steps * each / 60:.1f} minutes on {ranks.device} ({each * 1000:.0f} ms a step), "
         "validations not counted",
         highlight=False,

@@ -1,12 +1,13 @@
-"""Training a translator: from a recipe to a model folder.
+"""Training a translator: from a recipe to a job for the trainer.
 
 prepare    read the text, learn the tokenizer, fill the token store, build the model
-train      the loop, with validation by decoding; the best model is kept
+job_of     the loss, validation by decoding, and the test, as the trainer takes them
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -14,36 +15,35 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from regard.config import ConfigError, to_dict
+from regard.config import to_dict
 from regard.data import BatchConfig, Plan, fingerprint
 from regard.decode import DecodeConfig
 from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from regard.nn.embedding import VocabularyHead
 from regard.nn.stacks import TransformerConfig
 from regard.tasks.evaluate import MetricName, score
-from regard.tasks.folder import FORMAT, METRICS, WEIGHTS, load_weights, write_json, write_weights
+from regard.tasks.feed import in_pieces
+from regard.tasks.folder import clear, settled_tokenizer
+from regard.tasks.job import Job
 from regard.tasks.pairs import (
     Corpus,
     Counts,
     PairBatch,
     PairFeed,
-    Split,
     build_store,
     least_tokens,
     pair_lengths,
     texts,
 )
-from regard.tasks.recipe import TranslateRecipe, Written, recipe_text
+from regard.tasks.recipe import Written
+from regard.tasks.splits import Split
+from regard.tasks.translate_recipe import TranslateRecipe
 from regard.tasks.translator import Translator
 from regard.text import DataError, Origin, Tokenizer
-from regard.train.checkpoint import write_text
-from regard.train.curve import draw_curve
 from regard.train.objectives import LossConfig, Sums, agreeing_loss, token_loss
 from regard.train.ranks import Ranks
-from regard.train.trainer import CHECKPOINT, Outcome, Trainer, uncompiled
 
 Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 BETTER: dict[str, Literal["high", "low"]] = {"bleu": "high", "chrf": "high", "exact": "high", "loss": "low"}
 STORES: dict[Split, str] = {"train": "tokens", "valid": "tokens.valid"}
@@ -103,13 +103,9 @@ class Prepared:
     ranks: Ranks
     static: bool
 
-    @property
-    def parameters(self) -> int:
-        return sum(parameter.numel() for parameter in self.model.parameters())
-
 
 def prepare(
-    written: Written, folder: Path, ranks: Ranks, console: Console, *, begun: bool = False
+    written: Written[TranslateRecipe], folder: Path, ranks: Ranks, console: Console, *, begun: bool = False
 ) -> Prepared:
     """Read the text, learn the tokenizer, fill the token store, build the model. A run that is `begun` has
     its tokenizer already."""
@@ -126,10 +122,9 @@ def prepare(
         )
     words = sum(len(pair.target.split()) for pair, _ in corpus.pairs("train"))
     recipe = written.completed(corpus.size, words, cuda=ranks.device.type == "cuda", ranks=ranks.count)
-    if ranks.first and not begun:
-        for name in (CHECKPOINT, WEIGHTS, METRICS):  # of a run that this one takes the place of
-            (folder / name).unlink(missing_ok=True)
     if ranks.first:
+        if not begun:
+            clear(folder)
         tokenizer = _tokenizer(recipe, corpus, folder, begun=begun)
         for split in ("train", "valid"):
             build_store(corpus, split, tokenizer, folder / STORES[split])
@@ -178,20 +173,9 @@ def _tokenizer(recipe: TranslateRecipe, corpus: Corpus, folder: Path, *, begun: 
     settings = json.dumps([to_dict(recipe.tokenizer), to_dict(text)])
     # of what it is validated on as well: figures of other text cannot be compared
     wanted = fingerprint([*corpus.paths("train"), *corpus.paths("valid")], settings)
-    mark = folder / "tokens.of"
-    if mark.exists() and mark.read_text(encoding="utf-8") == wanted and (folder / "tokenizer.json").exists():
-        return Tokenizer.load(folder)
-    if begun:
-        raise ConfigError(
-            f"{folder}: begun with other text, or other settings of [data] or [tokenizer]; resume with the "
-            "recipe that began it, or choose another --out"
-        )
-    tokenizer = Tokenizer.train(texts(corpus, "train"), recipe.tokenizer)
-    folder.mkdir(parents=True, exist_ok=True)
-    mark.unlink(missing_ok=True)  # it is of the one before
-    tokenizer.save(folder / "tokenizer.json")
-    write_text(mark, wanted)
-    return tokenizer
+    return settled_tokenizer(
+        folder, wanted, begun=begun, make=lambda: Tokenizer.train(texts(corpus, "train"), recipe.tokenizer)
+    )
 
 
 class Validator:
@@ -239,19 +223,6 @@ class Validator:
         return float(totals[1] / totals[2])
 
 
-def in_pieces(work: Callable[[int], Result]) -> Result:
-    """Work cut in as few pieces as the device's memory asks for."""
-    split = 1
-    while True:
-        try:
-            return work(split)
-        except torch.OutOfMemoryError:
-            if split >= 64:
-                raise
-        torch.cuda.empty_cache()
-        split *= 2
-
-
 def spread_out(items: Sequence[Item], most: int) -> list[Item]:
     """At most so many of them, evenly from the first to the last: files come one after the other."""
     count = min(most, len(items))
@@ -269,90 +240,37 @@ def translator_of(prepared: Prepared, decoding: DecodeConfig) -> Translator:
     )
 
 
-def train(written: Written, folder: Path, *, ranks: Ranks, console: Console, resume: bool = False) -> Outcome:
-    """Train into a folder, which is then a model. With `resume`, go on where the folder's run stopped."""
-    begun = resume and (folder / CHECKPOINT).exists()
-    prepared = prepare(written, folder, ranks, console, begun=begun)
-    recipe = prepared.recipe
-    trainer = build_trainer(prepared, folder, console)
-    if begun:
-        trainer.resume()  # refuses another model before anything of this one is written over
-    if ranks.first:
-        _describe(prepared, folder)
-    outcome = trainer.run()
-    if ranks.first:
-        draw_curve(folder, recipe.valid.metric)
-    if ranks.first and outcome.stopped is None and recipe.data.test:
-        _test(prepared, folder, console, compiled=trainer.compiled)
-    return outcome
-
-
-def build_trainer(prepared: Prepared, folder: Path, console: Console) -> Trainer:
-    recipe = prepared.recipe
-    loss = TranslationLoss(prepared.model, recipe.loss)
-    metrics = folder / METRICS
-
-    def keep(weights: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-        write_weights(folder, weights)
-        write_json(metrics, facts)
-
-    trainer = Trainer(
-        prepared.model,
-        loss,
-        prepared.feed,
-        recipe.train,
-        optimizer=recipe.optimizer,
-        average=recipe.average,
-        folder=folder,
-        ranks=prepared.ranks,
-        console=console,
-        d_model=prepared.model.config.decoder.d_model,
-        static=prepared.static,
-        metric=(recipe.valid.metric, BETTER[recipe.valid.metric]),
-        validate=Validator(prepared, folder),
-        keep=keep,
-    )
-    if trainer.compiled:
-        loss.compile()
-    return trainer
-
-
-def _describe(prepared: Prepared, folder: Path) -> None:
-    """The files of the model folder that are known from the start."""
+def job_of(prepared: Prepared, folder: Path) -> Job:
     recipe, counts = prepared.recipe, prepared.counts
-    config = {
-        "format": FORMAT,
-        "task": "translate",
-        "model": to_dict(prepared.model.config),
-        "longest": counts.longest[0],
-        "languages": list(recipe.data.languages),
-        "decode": to_dict(recipe.decode),
-    }
-    write_json(folder / "config.json", config)
-    here = replace(recipe, data=replace(recipe.data, root=str(prepared.corpus.root.resolve())))
-    write_text(folder / "recipe.toml", recipe_text(here))
     files = [str(path) for path in prepared.corpus.paths("train")]
-    write_json(folder / "data.json", {"files": files, **asdict(counts)})
+    return Job(
+        recipe=recipe,
+        model=prepared.model,
+        loss=TranslationLoss(prepared.model, recipe.loss),
+        feed=prepared.feed,
+        validate=Validator(prepared, folder),
+        metric=(recipe.valid.metric, BETTER[recipe.valid.metric]),
+        ranks=prepared.ranks,
+        static=prepared.static,
+        d_model=prepared.model.config.decoder.d_model,
+        root=prepared.corpus.root,
+        about={
+            "model": to_dict(prepared.model.config),
+            "longest": counts.longest[0],
+            "languages": list(recipe.data.languages),
+            "decode": to_dict(recipe.decode),
+        },
+        data={"files": files, **asdict(counts)},
+        test=partial(_test, prepared) if recipe.data.test else None,
+    )
 
 
-def _test(prepared: Prepared, folder: Path, console: Console, *, compiled: bool) -> None:
-    """The kept model on the test pairs, as it will be used."""
-    load_weights(folder, prepared.model)
-    prepared.model.eval()
+def _test(prepared: Prepared) -> tuple[dict[str, Any], list[str]]:
+    """The model on the test pairs, as it will be used."""
     pairs = list(prepared.corpus.pairs("test"))
     to = [to for _, to in pairs if to is not None] or None
-    with uncompiled(compiled):
-        found = translator_of(prepared, prepared.recipe.decode).translate(
-            [pair.source for pair, _ in pairs], to=to
-        )
+    translator = translator_of(prepared, prepared.recipe.decode)
+    found = translator.translate([pair.source for pair, _ in pairs], to=to)
     scores = score([each.text for each in found], [[pair.target for pair, _ in pairs]])
-    metrics = json.loads((folder / METRICS).read_text(encoding="utf-8"))
-    metrics["test"] = {name: each.to_dict() for name, each in scores.items()}
-    write_json(folder / METRICS, metrics)
-    for each in scores.values():
-        console.print(
-            f"test  {each.name} {each.value:.2f}  {each.signature}",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
+    lines = [f"{each.name} {each.value:.2f}  {each.signature}" for each in scores.values()]
+    return {name: each.to_dict() for name, each in scores.items()}, lines

@@ -266,7 +266,7 @@ def _labels(row: Row, place: int, column: Column, separator: str | None) -> tupl
 
 
 def _label(value: object, origin: Origin, column: Column) -> str:
-    label = str(value) if isinstance(value, int) else _check_text(value, origin, column).strip()
+    label = str(value) if isinstance(value, int | float) else _check_text(value, origin, column).strip()
     if not label:
         raise DataError(origin, f"empty label in column {column!r}")
     return label

@@ -16,6 +16,9 @@ def draw_curve(folder: Path, metric: str) -> Path | None:
     entries = read_log(folder)
     # Without label smoothing, which a loss on validation text does not have either.
     steps = [(entry["step"], math.log(entry["perplexity"])) for entry in entries if "perplexity" in entry]
+    what = "surprise (log perplexity)"
+    if not steps:
+        steps, what = [(entry["step"], entry["loss"]) for entry in entries if "loss" in entry], "loss"
     looks = [(entry["step"], entry["valid"]) for entry in entries if entry.get("valid")]
     if len(steps) < 2:
         return None
@@ -26,7 +29,7 @@ def draw_curve(folder: Path, metric: str) -> Path | None:
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes: Any = figure.subplots()
     axes.plot(*zip(*steps, strict=True), color=BLUE, linewidth=1.2, label="training")
-    axes.set(xlabel="step", ylabel="surprise per token (log perplexity)", title=folder.resolve().name)
+    axes.set(xlabel="step", ylabel=what, title=folder.resolve().name)
     axes.grid(alpha=0.3)
     lines = [*axes.lines, *_add(axes, looks, "loss", color=RED, marker="o", label="validation")]
     if metric != "loss":

@@ -50,8 +50,10 @@ class Engine:
         seed: int,
         bfloat16: bool = False,
         captured: bool = False,
+        factor: Callable[[str], float] | None = None,
     ) -> None:
-        """`captured` needs CUDA, and batches and a loss whose sizes never change."""
+        """`captured` needs CUDA, and batches and a loss whose sizes never change. `factor` gives each
+        parameter, by name, its factor on the learning rate."""
         self.model = model
         self._loss = loss
         self._clip = optimizer.clip
@@ -59,7 +61,7 @@ class Engine:
         self._seed = seed
         self._bfloat16 = bfloat16
         self._captured = captured
-        self.weights = FlatParameters(model, totals=len(Sums._fields))
+        self.weights = FlatParameters(model, totals=len(Sums._fields), factor=factor)
         self.optimizer = FlatAdam(self.weights, optimizer)
         self.average = Average(self.weights.values, average)
         self.statistics = torch.zeros(len(STATISTICS), device=ranks.device)

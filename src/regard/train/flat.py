@@ -7,9 +7,12 @@ however many parameters there are.
     values     | matrices, which decay               | embeddings, biases, norms, which do not |
     gradients  | the same places                                                               | totals |
 
+Where some learn faster than others, each half is in order of that: what is updated alike lies side by side.
 The gradients have room for a few more numbers at the end: sums that have to travel with them between ranks.
 """
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -30,21 +33,36 @@ class Place:
         return self.start + self.shape.numel()
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A stretch of the vector whose weights are updated alike."""
+
+    parameter: nn.Parameter
+    decays: bool
+    factor: float
+    """On the learning rate."""
+
+
 class FlatParameters:
-    def __init__(self, model: nn.Module, totals: int = 0) -> None:
-        """Takes the parameters over: move the model to its device before."""
+    def __init__(
+        self, model: nn.Module, totals: int = 0, factor: Callable[[str], float] | None = None
+    ) -> None:
+        """Takes the parameters over: move the model to its device, and freeze what is not to be trained,
+        before. `factor` gives each parameter, by name, its factor on the learning rate."""
         own = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
         if not own:
             raise ValueError(f"{type(model).__name__} has no parameter that can be trained")
+        self._model = model
         apart = _undecayed(model)
-        ordered = sorted(own, key=lambda name: name in apart)  # stable: matrices first
+        kinds = {name: (name in apart, _factor(name, factor)) for name in own}
+        ordered = sorted(own, key=kinds.__getitem__)  # stable
         self.places: dict[str, Place] = {}
-        end = decayed = 0
+        stops: dict[tuple[bool, float], int] = {}
+        end = 0
         for name in ordered:
             self.places[name] = Place(end, own[name].shape)
             end += -(-own[name].numel() // ALIGNMENT) * ALIGNMENT
-            if name not in apart:
-                decayed = end
+            stops[kinds[name]] = end
         like = own[ordered[0]]
         self.values = torch.zeros(end, dtype=torch.float32, device=like.device)
         self._buffer = torch.zeros(end + totals, dtype=torch.float32, device=like.device)
@@ -55,8 +73,13 @@ class FlatParameters:
             own[name].data = value
         for name, gradient in self.named(self.gradients).items():
             own[name].grad = gradient
-        self.decayed = _part(self.values[:decayed], self.gradients[:decayed])
-        self.plain = _part(self.values[decayed:], self.gradients[decayed:])
+        self.parts: list[Part] = []
+        start = 0
+        for (plain, share), stop in stops.items():
+            if stop > start:
+                part = _part(self.values[start:stop], self.gradients[start:stop])
+                self.parts.append(Part(part, decays=not plain, factor=share))
+            start = stop
 
     @property
     def travelling(self) -> Float[Tensor, "all"]:
@@ -69,6 +92,20 @@ class FlatParameters:
             name: vector[place.start : place.stop].view(place.shape) for name, place in self.places.items()
         }
 
+    @property
+    def fixed(self) -> dict[str, Tensor]:
+        """What the model has beside the trained weights: frozen parameters and persistent buffers."""
+        saved = self._model.state_dict(keep_vars=True).keys()
+        frozen = {name: each for name, each in self._model.named_parameters() if name not in self.places}
+        return frozen | {name: each for name, each in self._model.named_buffers() if name in saved}
+
+    def whole(self, vector: Float[Tensor, "all"]) -> dict[str, Tensor]:
+        """All that makes up the model, the trained weights from such a vector: first the parameters, in the
+        model's order and a tied one once, then the persistent buffers."""
+        found = self.fixed | self.named(vector)
+        names = [name for name, _ in self._model.named_parameters()]
+        return {name: found[name] for name in dict.fromkeys([*names, *found])}
+
     def zero(self) -> None:
         self._buffer.zero_()
 
@@ -77,6 +114,18 @@ def _part(values: Tensor, gradients: Tensor) -> nn.Parameter:
     part = nn.Parameter(values)
     part.grad = gradients
     return part
+
+
+def _factor(name: str, factor: Callable[[str], float] | None) -> float:
+    value = 1.0 if factor is None else float(factor(name))
+    if value == 0:
+        raise ValueError(
+            f"{name}: a factor of 0 on its learning rate would compute gradients for nothing; freeze it "
+            "instead, with requires_grad_(False)"
+        )
+    if not 0 < value < math.inf:
+        raise ValueError(f"{name}: the factor {value} on its learning rate must be above 0, and finite")
+    return value
 
 
 def _undecayed(model: nn.Module) -> set[str]:

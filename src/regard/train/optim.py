@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from regard.config import check_choices
 from regard.train.flat import FlatParameters
@@ -41,6 +42,10 @@ class OptimizerConfig:
     """Pull of matrices towards 0; embeddings, biases and norms are left alone."""
     clip: float = 1.0
     """Longest gradient; longer ones are shortened to it. 0: never."""
+    layer_decay: float = 1.0
+    """Fine-tuning: each layer learns at this share of the rate of the one above it; 1: all alike."""
+    head_rate: float = 1.0
+    """Fine-tuning: factor on the rate of a head that starts from nothing."""
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -54,6 +59,10 @@ class OptimizerConfig:
             raise ValueError(f"betas={list(self.betas)} must both be in [0, 1)")
         if not 0 < self.eps < math.inf:
             raise ValueError(f"eps={self.eps} must be greater than 0, and finite")
+        if not 0 < self.layer_decay <= 1:
+            raise ValueError(f"layer_decay={self.layer_decay} must be above 0, and at most 1: all alike")
+        if not 0 < self.head_rate < math.inf:
+            raise ValueError(f"head_rate={self.head_rate} must be greater than 0, and finite")
         if self.final and self.schedule not in ("cosine", "linear"):
             raise ValueError(
                 f"final={self.final} is for the schedules cosine and linear, but schedule={self.schedule!r}: "
@@ -83,26 +92,33 @@ def learning_rate(step: int, steps: int, config: OptimizerConfig, d_model: int) 
 
 
 class FlatAdam:
-    """AdamW over flat weights; its own state is flat vectors too."""
+    """AdamW over flat weights; its own state is flat vectors too. Each part of the weights is a group,
+    at its factor of the rate."""
 
     def __init__(self, weights: FlatParameters, config: OptimizerConfig) -> None:
         device = weights.values.device
-        parts = [(weights.decayed, config.weight_decay), (weights.plain, 0.0)]
-        # On CUDA the rate is a tensor: a captured step reads it anew each time.
-        self._rate = torch.zeros((), device=device) if device.type == "cuda" else None
+        on_cuda = device.type == "cuda"
         self._adam = torch.optim.AdamW(
-            [{"params": [part], "weight_decay": decay} for part, decay in parts if part.numel()],
-            lr=0.0 if self._rate is None else self._rate,
+            [
+                {
+                    "params": [part.parameter],
+                    "weight_decay": config.weight_decay if part.decays else 0.0,
+                    # On CUDA the rate is a tensor: a captured step reads it anew each time.
+                    "lr": torch.zeros((), device=device) if on_cuda else 0.0,
+                    "factor": part.factor,
+                }
+                for part in weights.parts
+            ],
             betas=config.betas,
             eps=config.eps,
             fused=True,
-            capturable=self._rate is not None,
+            capturable=on_cuda,
         )
         self.skip = torch.zeros((), device=device)
         """1 where the next step must change nothing: torch's own way to decide that on the device."""
         self._adam.found_inf = self.skip  # type: ignore[attr-defined]
         self.means, self.squares = torch.zeros_like(weights.values), torch.zeros_like(weights.values)
-        self._counts = [torch.zeros((), device=device) for part, _ in parts if part.numel()]
+        self._counts = [torch.zeros((), device=device) for _ in weights.parts]
         start = 0
         for group, count in zip(self._adam.param_groups, self._counts, strict=True):
             (part,) = group["params"]
@@ -115,11 +131,12 @@ class FlatAdam:
             start = stop
 
     def set_rate(self, rate: float) -> None:
-        if self._rate is not None:
-            self._rate.fill_(rate)
-        else:
-            for group in self._adam.param_groups:
-                group["lr"] = rate
+        for group in self._adam.param_groups:
+            own = rate * group["factor"]
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(own)
+            else:
+                group["lr"] = own
 
     def step(self) -> None:
         self._adam.step()

@@ -22,14 +22,22 @@ LOG = "log.jsonl"
 
 class Report:
     def __init__(
-        self, folder: Path, steps: int, console: Console, *, start: int = 0, quiet: bool = False
+        self,
+        folder: Path,
+        steps: int,
+        console: Console,
+        *,
+        start: int = 0,
+        quiet: bool = False,
+        unit: str = "tokens",
     ) -> None:
         """Training goes from step `start`: what an earlier run logged past it did not happen. A quiet report
-        is for the ranks that only work."""
+        is for the ranks that only work. `unit` is what the speed counts."""
         self.folder = folder
         self.steps = steps
         self.console = console
         self.quiet = quiet
+        self.unit = unit
         self._began = time.monotonic()
         self._start = start
         self._progress: Progress | None = None
@@ -59,14 +67,13 @@ class Report:
             self._progress.update(self._task, completed=step, total=steps)
 
     def logged(self, step: int, figures: Mapping[str, float]) -> None:
-        """Means over the steps since the last time."""
+        """Means over the steps since the last time; a perplexity where there is one."""
         if self.quiet:
             return
         self._write("train", figures, {"step": step, **figures})
-        line = (
-            f"loss {figures['loss']:.3f}  ppl {figures['perplexity']:.2f}  "
-            f"{figures['tokens_per_second']:,.0f} tokens/s"
-        )
+        perplexity = f"ppl {figures['perplexity']:.2f}  " if "perplexity" in figures else ""
+        speed = f"{figures['tokens_per_second']:,.0f} {self.unit}/s"
+        line = f"loss {figures['loss']:.3f}  {perplexity}{speed}"
         if self._progress is not None:
             self._progress.update(self._task, figures=line)
         else:

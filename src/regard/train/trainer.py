@@ -4,7 +4,7 @@
     now and then:    log; validate with the averaged weights, keep the best; write a checkpoint
 
 What makes a run exact: batches, dropout and the learning rate are functions of the step alone, so that a
-checkpoint is the weights, the optimizer's state and one number.
+checkpoint is the weights, frozen ones too, the optimizer's state and one number.
 """
 
 import math
@@ -152,12 +152,18 @@ class Trainer:
         metric: tuple[str, Literal["high", "low"]] = ("loss", "low"),
         validate: Validate | None = None,
         keep: Callable[[Mapping[str, Tensor], Mapping[str, Any]], None],
+        factor: Callable[[str], float] | None = None,
+        perplexity: bool = True,
+        unit: str = "tokens",
     ) -> None:
-        """`keep` is given the weights worth keeping, by name, with their figures. `static` says that sizes
-        never change from batch to batch, so that a step can be compiled and captured."""
+        """`keep` is given the weights worth keeping, by name, with their figures: all of the model's, with
+        frozen ones and persistent buffers. `static` says that sizes never change from batch to batch, so
+        that a step can be compiled and captured. `factor` gives each parameter, by name, its factor on the
+        learning rate. `perplexity` says whether surprise has one, `unit` what the tokens are to a user."""
         self.model, self.feed, self.config, self.ranks = model, feed, config, ranks
         self.folder, self.console, self.optimizer = folder, console, optimizer
         self._d_model, self._metric, self._validate, self._keep = d_model, metric, validate, keep
+        self._perplexity, self._unit = perplexity, unit
         on_cuda = ranks.device.type == "cuda"
         size = sum(parameter.numel() for parameter in model.parameters())
         long = config.minutes >= LONG_MINUTES if config.minutes else size * config.steps >= LONG
@@ -182,6 +188,7 @@ class Trainer:
             seed=config.seed,
             bfloat16=config.bfloat16(ranks.device),
             captured=captured,
+            factor=factor,
         )
         self.standing = Standing(steps=config.steps)
         self._rate = 0.0
@@ -197,18 +204,21 @@ class Trainer:
     def resume(self) -> None:
         """Continue from the folder's checkpoint."""
         tensors, facts = checkpoint.read(self.path)
-        if facts["places"] != self._places():
+        fixed, own = _under("fixed.", tensors), self.engine.weights.fixed
+        if facts["places"] != self._places() or _shapes(fixed) != _shapes(own):
             raise checkpoint.CheckpointError(
-                f"{self.path}: the weights of another model; resume with the recipe that began it"
+                f"{self.path}: the weights of another model, or of one in which other parts are frozen or "
+                "learn faster; resume with the recipe that began it"
             )
-        own = "average."
-        averages = {name[len(own) :]: v for name, v in tensors.items() if name.startswith(own)}
+        averages = _under("average.", tensors)
         if self.engine.average.mean is not None and "mean" not in averages:
             raise checkpoint.CheckpointError(
                 f"{self.path}: it holds no mean of the weights; resume with the average.kind that began it"
             )
         for name, vector in self._vectors().items():
             vector.copy_(tensors[name])
+        for name, value in own.items():
+            value.copy_(fixed[name])
         self.engine.average.load(averages)
         self.engine.optimizer.updates = facts["updates"]
         self.standing = standing = Standing(**facts["standing"])
@@ -230,7 +240,12 @@ class Trainer:
             self.path.unlink(missing_ok=True)  # of a run that this one takes the place of
         with _listening() as stop:
             report = Report(
-                self.folder, config.steps, self.console, start=standing.step, quiet=not self.ranks.first
+                self.folder,
+                config.steps,
+                self.console,
+                start=standing.step,
+                quiet=not self.ranks.first,
+                unit=self._unit,
             )
             if standing.step:
                 report.say(f"going on from step {standing.step} of {standing.steps}")
@@ -358,14 +373,15 @@ class Trainer:
                 )
         whole = [figure for figure in figures if not figure["skipped"]]
         if whole:
-            surprise = sum(figure["surprise"] for figure in whole) / len(whole)
+            mean = {name: sum(figure[name] for figure in whole) / len(whole) for name in STATISTICS}
+            perplexity = {"perplexity": math.exp(min(mean["surprise"], 700.0))} if self._perplexity else {}
             tokens = self._counted * self.ranks.count
             report.logged(
                 standing.step,
                 {
-                    "loss": sum(figure["loss"] for figure in whole) / len(whole),
-                    "perplexity": math.exp(min(surprise, 700.0)),
-                    "norm": sum(figure["norm"] for figure in whole) / len(whole),
+                    "loss": mean["loss"],
+                    **perplexity,
+                    "norm": mean["norm"],
                     "rate": self._rate,
                     "tokens_per_second": tokens / max(now - self._logged, 1e-9),
                     "seconds": standing.seconds,
@@ -396,7 +412,7 @@ class Trainer:
             standing.best, standing.best_step = dict(figures), standing.step
             if self.ranks.first:
                 facts = {"step": standing.step, "seconds": standing.seconds, "valid": dict(figures)}
-                self._keep(engine.weights.named(weights), facts)
+                self._keep(engine.weights.whole(weights), facts)
         report.validated(
             standing.step, figures, best=better, example=example, seconds=time.monotonic() - began
         )
@@ -406,22 +422,26 @@ class Trainer:
         values = self.engine.weights.values
         own = values.clone()
         values.copy_(weights)
+        modes = {part: part.training for part in self.model.modules()}  # a frozen one may be in eval mode
         self.model.eval()
         try:
             with uncompiled(self.compiled), torch.no_grad():
                 return cast(Validate, self._validate)()
         finally:
-            self.model.train()
+            for part, training in modes.items():
+                part.training = training
             values.copy_(own)
 
     def _save(self) -> None:
         if self.ranks.first:
-            beside = {f"average.{name}": vector for name, vector in self.engine.average.state().items()}
+            engine = self.engine
+            beside = {f"average.{name}": vector for name, vector in engine.average.state().items()}
+            beside |= {f"fixed.{name}": value for name, value in engine.weights.fixed.items()}
             if self._history:
                 beside["history"] = torch.stack(self._history)
             facts = {
                 "standing": asdict(self.standing),
-                "updates": self.engine.optimizer.updates,
+                "updates": engine.optimizer.updates,
                 "places": self._places(),
             }
             checkpoint.write(self.path, {**self._vectors(), **beside}, facts)
@@ -438,6 +458,14 @@ class Trainer:
 
     def _places(self) -> dict[str, list[int]]:
         return {name: [place.start, *place.shape] for name, place in self.engine.weights.places.items()}
+
+
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name[len(prefix) :]: each for name, each in tensors.items() if name.startswith(prefix)}
+
+
+def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
+    return {name: each.shape for name, each in tensors.items()}
 
 
 def _better(figure: float, best: float, wanted: Literal["high", "low"]) -> bool:

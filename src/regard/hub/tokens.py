@@ -1,0 +1,197 @@
+"""The tokenizer of a folder: tokenizer.json or, in older folders, the vocabulary that one is made from."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
+
+from regard.hub.families import Family
+from regard.hub.files import HubError, read_json, read_table_if_there, read_text, write_json
+from regard.hub.keys import refuse_code
+from regard.text import Tokenizer
+from regard.text.specials import Role
+
+_FILE = "tokenizer.json"
+_LIMIT = 256 * 2**20
+_ROLES: dict[Role, str] = {
+    "pad": "pad_token",
+    "unknown": "unk_token",
+    "start": "bos_token",
+    "end": "eos_token",
+    "cls": "cls_token",
+    "sep": "sep_token",
+    "mask": "mask_token",
+}
+_MAKE = "make one with transformers: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
+
+
+def read_tokenizer(
+    folder: Path, family: Family, vocabulary: int, *, lower_case: bool
+) -> tuple[Tokenizer, int | None]:
+    """The tokenizer, and the most tokens that its file says an input may have. `lower_case` is for a file
+    beside it that says so."""
+    path = folder / "tokenizer_config.json"
+    facts = read_table_if_there(path)
+    refuse_code(facts, path)
+    path = _source(folder, family)
+    try:
+        match path.name:
+            case "vocab.txt":
+                state = _from_words(folder, facts)
+            case "vocab.json":
+                state = _from_merges(folder, facts)
+            case _:
+                state = read_json(path, _LIMIT)
+        _follow(state, facts)
+        if lower_case:
+            _put_lower_case(state)
+        tokenizer = Tokenizer(json.dumps(state))
+    except HubError:
+        raise
+    except Exception as error:  # the library raises bare Exception
+        raise HubError(
+            f"{path}: no tokenizer that tokenizers {tokenizers.__version__} can read ({error!r}); {_MAKE}"
+        ) from error
+    if not tokenizer.vocabulary:
+        raise HubError(f"{path}: an empty vocabulary; copy the folder anew")
+    if len(tokenizer) > vocabulary:
+        raise HubError(
+            f"{path}: ids up to {len(tokenizer) - 1}, but the model has vectors for {vocabulary} "
+            "(vocab_size in config.json): they are not of one model"
+        )
+    most = facts.get("model_max_length")
+    return tokenizer, most if type(most) is int and most > 0 else None
+
+
+def _source(folder: Path, family: Family) -> Path:
+    """The file that the vocabulary is in."""
+    older = "vocab.json" if family.name == "roberta" else "vocab.txt"
+    for name in (_FILE, older):
+        if (folder / name).exists():
+            return folder / name
+    raise HubError(f"{folder}: no {_FILE} in it; {_MAKE}")
+
+
+def _follow(state: dict[str, Any], facts: Mapping[str, Any]) -> None:
+    """Where tokenizer_config.json says otherwise than BERT's normaliser in tokenizer.json, transformers
+    follows the former."""
+    normalizer = state.get("normalizer")
+    berts = str(facts.get("tokenizer_class", "")).startswith(("BertTokenizer", "DistilBertTokenizer"))
+    if berts and isinstance(normalizer, dict) and normalizer.get("type") == "BertNormalizer":
+        for theirs, key in (
+            ("do_lower_case", "lowercase"),
+            ("tokenize_chinese_chars", "handle_chinese_chars"),
+            ("strip_accents", "strip_accents"),
+        ):
+            if theirs in facts:
+                normalizer[key] = facts[theirs]
+
+
+def _put_lower_case(state: dict[str, Any]) -> None:
+    first = {"type": "Lowercase"}
+    own = state.get("normalizer")
+    rest = [] if own is None else own["normalizers"] if own.get("type") == "Sequence" else [own]
+    if not any(step.get("type") == "Lowercase" or step.get("lowercase") is True for step in rest):
+        state["normalizer"] = {"type": "Sequence", "normalizers": [first, *rest]}
+
+
+def _from_words(folder: Path, facts: Mapping[str, Any]) -> Any:
+    """As BertTokenizer of transformers reads a vocab.txt: one token a line."""
+    lines = read_text(folder / "vocab.txt").split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    vocabulary = {token: id for id, token in enumerate(lines)}
+    names = _special_tokens(
+        folder,
+        facts,
+        vocabulary,
+        {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"},
+    )
+    tokenizer = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=names["unk"]))
+    tokenizer.normalizer = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=facts.get("tokenize_chinese_chars", True) is not False,
+        strip_accents=facts.get("strip_accents"),
+        lowercase=facts.get("do_lower_case", True) is not False,
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece(prefix="##")
+    tokenizer.add_special_tokens([AddedToken(name, special=True) for name in names.values()])
+    cls, sep = names["cls"], names["sep"]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=[f"{cls}:0", "$A:0", f"{sep}:0"],
+        pair=[f"{cls}:0", "$A:0", f"{sep}:0", "$B:1", f"{sep}:1"],
+        special_tokens=[(cls, vocabulary[cls]), (sep, vocabulary[sep])],
+    )
+    return json.loads(tokenizer.to_str())
+
+
+def _from_merges(folder: Path, facts: Mapping[str, Any]) -> Any:
+    """As RobertaTokenizer of transformers reads vocab.json and merges.txt."""
+    vocabulary = read_json(folder / "vocab.json", _LIMIT)
+    if not isinstance(vocabulary, dict) or not all(type(id) is int for id in vocabulary.values()):
+        raise HubError(f"{folder / 'vocab.json'}: no table of tokens and their ids; {_MAKE}")
+    lines = [line for line in read_text(folder / "merges.txt").split("\n") if line.strip()]
+    pairs = [line.split(" ") for line in lines if not line.startswith("#version")]
+    if any(len(pair) != 2 for pair in pairs):
+        raise HubError(f"{folder / 'merges.txt'}: a line that is no pair of tokens; {_MAKE}")
+    names = _special_tokens(
+        folder,
+        facts,
+        vocabulary,
+        {"unk": "<unk>", "sep": "</s>", "pad": "<pad>", "cls": "<s>", "mask": "<mask>"},
+    )
+    space = facts.get("add_prefix_space") is True
+    tokenizer = tokenizers.Tokenizer(models.BPE(vocabulary, [(a, b) for a, b in pairs], fuse_unk=False))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(
+        [AddedToken(name, special=True, lstrip=role == "mask") for role, name in names.items()]
+    )
+    cls, sep = names["cls"], names["sep"]
+    tokenizer.post_processor = processors.RobertaProcessing(
+        (sep, vocabulary[sep]), (cls, vocabulary[cls]), True, space
+    )
+    return json.loads(tokenizer.to_str())
+
+
+def _special_tokens(
+    folder: Path, facts: Mapping[str, Any], vocabulary: Mapping[str, int], usual: Mapping[str, str]
+) -> dict[str, str]:
+    added = read_table_if_there(folder / "added_tokens.json")
+    if any(token not in vocabulary for token in added):
+        raise HubError(f"{folder / 'added_tokens.json'}: more tokens than the vocabulary; {_MAKE}")
+    told = read_table_if_there(folder / "special_tokens_map.json")
+    names = {}
+    for role, name in usual.items():
+        value = facts.get(f"{role}_token", told.get(f"{role}_token")) or name
+        names[role] = str(value.get("content", name) if isinstance(value, dict) else value)
+        if names[role] not in vocabulary:
+            raise HubError(f"{folder}: the special token {names[role]!r} is not in the vocabulary; {_MAKE}")
+    return names
+
+
+def write_tokenizer(folder: Path, tokenizer: Tokenizer, *, longest: int, segments: bool) -> None:
+    """As a PreTrainedTokenizerFast, which takes tokenizer.json as it is. Without `segments`, it is told not
+    to give any to the model."""
+    names = {
+        theirs: getattr(tokenizer.specials, ours)
+        for ours, theirs in _ROLES.items()
+        if getattr(tokenizer.specials, ours) is not None
+    }
+    inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    tokenizer.save(folder / _FILE)
+    write_json(folder / "special_tokens_map.json", names)
+    write_json(
+        folder / "tokenizer_config.json",
+        {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "model_max_length": longest,
+            "model_input_names": inputs if segments else [inputs[0], inputs[2]],
+            "clean_up_tokenization_spaces": False,
+            **names,
+        },
+    )

@@ -1,0 +1,144 @@
+"""Tensors to weights and back, by the names of a family."""
+
+import warnings
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from regard.hub.families import DENSE, Family
+from regard.hub.files import HubError, HubWarning, as_float32
+from regard.models.headed import Headed, HeadedConfig
+from regard.models.heads import MaskedConfig
+
+_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
+
+
+def canonical(tensors: Mapping[str, Tensor], family: Family, where: Path, *, tied: bool) -> dict[str, Tensor]:
+    """The tensors under the names of the tables: without prefix, each once. Of second names that are not
+    `tied`, the second is the one in use."""
+    found: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        plain = name.removeprefix(family.prefix)
+        for old, new in (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias")):
+            plain = plain.replace(old, new) if plain.endswith(old) else plain
+        if plain in _BUFFERS:
+            continue
+        if plain in found and not torch.equal(found[plain], tensor):
+            raise HubError(f"{where}: {name} is there twice, with different values; save the model anew")
+        found[plain] = tensor
+    for second, name in family.aliases.items():
+        if second in found:
+            used = found.pop(second)
+            if tied and not torch.equal(found.get(name, used), used):
+                raise HubError(f"{where}: {second} and {name} should be one, but differ; save the model anew")
+            found[name] = used
+    return found
+
+
+def check_layers(tensors: Iterable[str], family: Family, layers: int, where: Path) -> None:
+    """Before anything of that many layers is built."""
+    start = family.foreign("encoder.body.layers.0.attention.output.weight", "embed")[0].split(".0.")[0] + "."
+    held = {name.removeprefix(start).split(".")[0] for name in tensors if name.startswith(start)}
+    if held != {str(index) for index in range(min(layers, len(held) + 1))}:
+        raise HubError(
+            f"{where}: tensors of {len(held)} layers, but {family.keys['layers']}={layers} in config.json; "
+            "copy the folder anew"
+        )
+
+
+def shapes(config: HeadedConfig) -> dict[str, torch.Size]:
+    """The parameters of a model, without building one."""
+    with torch.device("meta"):
+        return {name: parameter.shape for name, parameter in Headed(config).named_parameters()}
+
+
+def read_weights(
+    tensors: dict[str, Tensor], config: HeadedConfig, family: Family, where: Path
+) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+    """All weights of a model of this shape, and the names of those that the folder does not have, which are
+    at their first values. `tensors` is emptied of what is used."""
+    kind = config.head.kind
+    wanted = shapes(config)
+    missing = {
+        name: absent
+        for name in wanted
+        if (absent := [each for each in family.foreign(name, kind) if each not in tensors])
+    }
+    fresh = _fresh(missing, wanted)
+    for name, absent in missing.items():
+        if name not in fresh:
+            raise HubError(
+                f"{where}: no tensor {absent[0]}, which config.json calls for; copy the folder anew"
+            )
+    weights: dict[str, Tensor] = {}
+    for name, shape in wanted.items():
+        if name in fresh:
+            continue
+        names = family.foreign(name, kind)
+        part = torch.Size((shape[0] // len(names), *shape[1:]))
+        for each in names:
+            if tensors[each].shape != part:
+                raise HubError(
+                    f"{where}: {each} is {list(tensors[each].shape)}, but config.json makes it {list(part)}; "
+                    "copy the folder anew"
+                )
+        parts = [as_float32(tensors.pop(each), each, where) for each in names]
+        weights[name] = parts[0] if len(parts) == 1 else torch.cat(parts)
+    if fresh:
+        first = dict(Headed(config).named_parameters())
+        weights |= {name: first[name].detach() for name in fresh}
+        warnings.warn(
+            f"{where}: no tensors for {', '.join(fresh)}: they start untrained", HubWarning, stacklevel=3
+        )
+    return {name: weights[name] for name in wanted}, fresh
+
+
+def _fresh(missing: Iterable[str], wanted: Iterable[str]) -> tuple[str, ...]:
+    """The parts that may be missing as a whole: the pooler, and the head."""
+    lacking, found = list(missing), []
+    for part in ("encoder.pooler.", "head."):
+        whole = [name for name in wanted if name.startswith(part)]
+        if whole and all(name in lacking for name in whole):
+            found += whole
+    return tuple(found)
+
+
+def warn_left_out(tensors: Iterable[str], where: Path) -> None:
+    names = sorted(tensors)
+    if names:
+        more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+        warnings.warn(
+            f"{where}: tensors that no part here takes were left out: {', '.join(names[:8])}{more}",
+            HubWarning,
+            stacklevel=3,
+        )
+
+
+def write_names(
+    weights: Mapping[str, Tensor], config: HeadedConfig, family: Family
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The tensors under their names: of the model, and of the Dense module behind it."""
+    wanted, kind = shapes(config), config.head.kind
+    if wanted.keys() != weights.keys():
+        odd = sorted(wanted.keys() ^ weights.keys())
+        raise HubError(f"the weights are not those of the configuration: {odd[:3]} on one side only")
+    model: dict[str, Tensor] = {}
+    dense: dict[str, Tensor] = {}
+    prefix = "" if kind == "embed" else family.prefix
+    for name, tensor in weights.items():
+        if tensor.shape != wanted[name]:
+            raise HubError(
+                f"the weight {name} is {list(tensor.shape)}, but the configuration makes it "
+                f"{list(wanted[name])}"
+            )
+        names = family.foreign(name, kind)
+        for each, part in zip(names, tensor.chunk(len(names)), strict=True):
+            if each.startswith(DENSE):
+                dense[each.removeprefix(DENSE)] = part
+            else:
+                model[(prefix if name.startswith("encoder.") else "") + each] = part
+    if isinstance(config.head, MaskedConfig) and not config.head.tied:
+        model |= {second: model[name] for second, name in family.aliases.items()}
+    return model, dense

@@ -1,0 +1,189 @@
+"""From a configuration of ours to a config.json of Hugging Face, where a family has such a shape."""
+
+import warnings
+from typing import Any
+
+from regard.hub.families import BERT, DISTILBERT, ROBERTA, Family
+from regard.hub.files import HubError, HubWarning
+from regard.hub.reading import Problem
+from regard.models.encoder import EncoderConfig
+from regard.models.headed import HeadedConfig
+from regard.models.heads import ClassifyConfig, EmbedConfig, MaskedConfig, TagConfig
+from regard.nn.stacks import TransformerConfig
+from regard.text import Tokenizer
+
+_ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "relu": "relu"}
+_PROBLEMS = {
+    "single": "single_label_classification",
+    "multi": "multi_label_classification",
+    "number": "regression",
+}
+_ENDINGS = {
+    "masked": "ForMaskedLM",
+    "classify": "ForSequenceClassification",
+    "tag": "ForTokenClassification",
+    "embed": "Model",
+}
+
+
+def family_of(config: HeadedConfig, tokenizer: Tokenizer) -> Family:
+    """The family that has this shape; an error names the setting that none has."""
+    encoder = config.encoder
+    body = _check_encoder(encoder)
+    if encoder.positions.first:
+        family = ROBERTA
+        pad = tokenizer.ids.pad
+        _require(
+            pad is not None and pad + 1 == encoder.positions.first,
+            f"positions.first={encoder.positions.first}",
+            f"RoBERTa counts positions from the id of its pad token + 1, and the tokenizer's is {pad}",
+        )
+        _require(encoder.embedding.segments > 0, "embedding.segments=0", "RoBERTa has one or more")
+    elif encoder.embedding.segments == 0:
+        family = DISTILBERT
+        _require(
+            not encoder.pooler, "encoder.pooler=true", "DistilBERT, which has no segments, has no pooler"
+        )
+        _require(body.norm.eps == 1e-12, f"norm.eps={body.norm.eps}", "DistilBERT's is 1e-12")
+    else:
+        family = BERT
+    _check_head(config, family, body)
+    return family
+
+
+def _check_encoder(encoder: EncoderConfig) -> TransformerConfig:
+    body, embedding, positions = encoder.body, encoder.embedding, encoder.positions
+    if not isinstance(body, TransformerConfig):
+        raise HubError("body.kind='recurrent' has no place in a Hugging Face folder: BERT's are Transformers")
+    attention, inner, norm = body.attention, body.feed_forward, body.norm
+    d_head = attention.width(encoder.d_model)
+    _require(not embedding.scaled, "embedding.scaled=true", "they do not scale")
+    _require(embedding.normed, "embedding.normed=false", "they normalise the sum")
+    _require(positions.kind == "learned", f"positions.kind={positions.kind!r}", "theirs are learned")
+    _require(
+        attention.kv_heads in (None, attention.heads), f"attention.kv_heads={attention.kv_heads}", "all heads"
+    )
+    free = attention.heads * d_head != encoder.d_model
+    _require(not free, f"attention.d_head={attention.d_head}", "theirs is d_model / heads")
+    _require(
+        attention.d_value in (None, d_head),
+        f"attention.d_value={attention.d_value}",
+        "theirs is d_model / heads",
+    )
+    _require(attention.bias, "attention.bias=false", "they have biases")
+    _require(
+        inner.activation in _ACTIVATIONS,
+        f"feed_forward.activation={inner.activation!r}",
+        f"theirs is one of {', '.join(_ACTIVATIONS)}",
+    )
+    _require(inner.bias, "feed_forward.bias=false", "they have biases")
+    _require(norm.kind == "layer", f"norm.kind={norm.kind!r}", "theirs is layer")
+    _require(norm.place == "post", f"norm.place={norm.place!r}", "theirs is post")
+    _require(not body.final_norm, "body.final_norm=true", "they have none")
+    _require(body.window is None, f"body.window={body.window}", "theirs see everything")
+    if inner.dropout or embedding.dropout != body.dropout:
+        warnings.warn(
+            f"the folder says dropout {body.dropout} for embedding and layers: feed_forward.dropout="
+            f"{inner.dropout} and embedding.dropout={embedding.dropout} have no place in it",
+            HubWarning,
+            stacklevel=5,
+        )
+    return body
+
+
+def _check_head(config: HeadedConfig, family: Family, body: TransformerConfig) -> None:
+    match config.head:
+        case MaskedConfig() as head:
+            activation = "gelu" if family is ROBERTA else body.feed_forward.activation
+            _require(
+                head.activation == activation,
+                f"head.activation={head.activation!r}",
+                f"{family.stem}'s would be {activation}",
+            )
+            _require(head.eps == body.norm.eps, f"head.eps={head.eps}", f"theirs is norm.eps={body.norm.eps}")
+            _require(
+                not head.next_sentence or family is BERT,
+                "head.next_sentence=true",
+                "of the families only BERT",
+            )
+        case ClassifyConfig() as head:
+            pool, inner = {"bert": ("pooler", "none"), "roberta": ("first", "tanh")}.get(
+                family.name, ("first", "relu")
+            )
+            rule = f"{family.stem} classifies with pool.kind={pool!r}, inner={inner!r}"
+            _require(head.pool.kind == pool, f"head.pool.kind={head.pool.kind!r}", rule)
+            _require(head.inner == inner, f"head.inner={head.inner!r}", rule)
+        case TagConfig() as head:
+            _require(head.words == "first", f"head.words={head.words!r}", "there, tokens are tagged")
+        case EmbedConfig() as head:
+            _require(
+                head.pool.kind in ("first", "mean", "max", "last"),
+                f"head.pool.kind={head.pool.kind!r}",
+                "sentence-transformers has first, mean, max and last",
+            )
+
+
+def _require(holds: bool, setting: str, rule: str) -> None:
+    if not holds:
+        raise HubError(
+            f"{setting} has no place in a Hugging Face folder ({rule}): keep the model in a folder of regard"
+        )
+
+
+def config_facts(
+    config: HeadedConfig, family: Family, tokenizer: Tokenizer, labels: tuple[str, ...], problem: Problem
+) -> dict[str, Any]:
+    """What config.json says."""
+    encoder, head = config.encoder, config.head
+    body = encoder.body
+    if not isinstance(body, TransformerConfig):
+        raise TypeError("family_of has let a recurrent body through")
+    ending = (
+        "ForPreTraining" if isinstance(head, MaskedConfig) and head.next_sentence else _ENDINGS[head.kind]
+    )
+    words = {
+        "vocabulary": encoder.vocabulary,
+        "d_model": encoder.d_model,
+        "layers": body.layers,
+        "heads": body.attention.heads,
+        "d_ff": body.feed_forward.d_ff or 4 * encoder.d_model,
+        "activation": _ACTIVATIONS[body.feed_forward.activation],
+        "dropout": body.dropout,
+        "attention_dropout": body.attention.dropout,
+        "rows": encoder.positions.longest + encoder.positions.first,
+        "segments": encoder.embedding.segments,
+        "eps": body.norm.eps,
+        "std": encoder.initial.std,
+        "pad": tokenizer.ids.pad,
+    }
+    if isinstance(head, ClassifyConfig) or (isinstance(head, TagConfig) and family is not DISTILBERT):
+        words["head_dropout"] = head.dropout
+    facts: dict[str, Any] = {
+        "model_type": family.name,
+        "architectures": [f"{family.stem}{ending}"],
+        **{key: words[word] for word, key in family.keys.items() if word in words},
+        "bos_token_id": tokenizer.ids.start,
+        "eos_token_id": tokenizer.ids.end,
+        "tie_word_embeddings": not isinstance(head, MaskedConfig) or head.tied,
+        "dtype": "float32",
+    }
+    if family is not DISTILBERT:
+        facts["position_embedding_type"] = "absolute"
+    return {**facts, **_label_facts(config, labels, problem)}
+
+
+def _label_facts(config: HeadedConfig, labels: tuple[str, ...], problem: Problem) -> dict[str, Any]:
+    match config.head:
+        case ClassifyConfig(labels=count) | TagConfig(tags=count):
+            names = labels or tuple(f"LABEL_{index}" for index in range(count))
+            if len(names) != count or len(set(names)) != count:
+                raise HubError(f"{len(names)} labels for {count} scores, or one twice: {names!r:.60}")
+            named: dict[str, Any] = {
+                "id2label": {str(index): name for index, name in enumerate(names)},
+                "label2id": {name: index for index, name in enumerate(names)},
+            }
+            if isinstance(config.head, ClassifyConfig):
+                named["problem_type"] = _PROBLEMS[problem]
+            return named
+        case _:
+            return {}

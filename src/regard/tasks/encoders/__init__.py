@@ -1,0 +1,1 @@
+"""What an encoder is put to: pretraining, classifying, tagging, embedding."""

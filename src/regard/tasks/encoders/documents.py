@@ -1,0 +1,290 @@
+"""Documents for pretraining: which files, how they part, and their tokens on disk in chunks.
+
+    document    lines of text, one after the other
+    chunk       up to so many tokens of one document; a row of the token store
+
+A chunk ends at the end of a line where it is at least half full there, or else wherever it is full. Chunks
+hold all tokens of a document once and in order; what is left over at its end is a short one.
+"""
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from regard.config import check_choices, to_dict
+from regard.data import Store, fingerprint, id_type, open_or_build
+from regard.tasks.splits import Reader, Split, Splits, check_hold_out
+from regard.text import (
+    DataError,
+    OnError,
+    Origin,
+    Skipped,
+    Table,
+    Tokenizer,
+    read_lines,
+    read_table_lines,
+)
+from regard.text.tables import Format
+
+PASSAGE = 1_000_000
+"""Characters of a document that are in memory at once, and of lines that are encoded at once."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DocumentsConfig:
+    train: tuple[str, ...]
+    """What is learned from: a file, or a list of files; plain text, or tables in which a row is a
+    document."""
+    valid: tuple[str, ...] = ()
+    """What progress is measured on. Without it, some of the training documents are held out."""
+    test: tuple[str, ...] = ()
+    """Stays empty: a pretrained model is measured by what is made of it."""
+    root: str = ""
+    """Where relative paths start from; unless given, the folder of the recipe."""
+    documents: Literal["blank", "line", "file", "mark"] = "blank"
+    """How plain text parts: a blank line ends a document, each line is one, each file is one, or a line that
+    starts with `mark` begins one."""
+    mark: str = ""
+    """What the line before each document starts with, such as "<doc"; the line itself is not read."""
+    text: str | int = "text"
+    """The column of the text in a table: its name, or its number from 0."""
+    format: Format | None = None
+    """Of tables, where their names do not tell."""
+    separator: str | None = None
+    """Between the cells of a row, where it is no tab (TSV) or comma (CSV)."""
+    quoted: bool | None = None
+    """Whether quotation marks enclose cells; unless given, in CSV they do, in TSV they do not."""
+    header: bool | None = None
+    """Whether the first row names the columns; unless given, it does if the column is given by name."""
+    hold_out: int = 0
+    """Documents held out for validation where there is no `valid`; 0: a twentieth, at most 1,000."""
+    longest: int = 0
+    """Most tokens of a sequence, special ones included; 0: as many as the model can read, at most 512."""
+    on_error: OnError = "raise"
+    """What to do with a broken line: stop there, or skip it and count it."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        if not self.train:
+            raise ValueError('train is empty: name a file, train = "train.txt"')
+        if self.test:
+            raise ValueError(
+                f"test={list(self.test)}: pretraining has no test; leave it out, or name it in valid"
+            )
+        if (self.documents == "mark") != bool(self.mark):
+            raise ValueError(
+                f"documents={self.documents!r} beside mark={self.mark!r}: set both, documents='mark' and "
+                "what the line before each document starts with, or none of them"
+            )
+        if self.longest and self.longest < 8:
+            raise ValueError(f"longest={self.longest} leaves no room for text: choose 8 or more")
+        check_hold_out(self.hold_out, self.valid)
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """Lines of a document, blank ones left out. A long document comes in several passages."""
+
+    key: str
+    """The text of the document's first passage: documents with the same one are not told apart when some
+    are held out."""
+    lines: tuple[str, ...]
+    begins: bool
+    """Whether it is the first of its document."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What the files hold."""
+
+    documents: int
+    """To learn from, held-out ones included."""
+    words: int
+    """Of these."""
+    skipped: Skipped
+    """Broken lines, those to validate on included."""
+
+
+class DocumentCorpus:
+    """All documents of a recipe. Reading them takes no more memory for a larger corpus."""
+
+    def __init__(self, config: DocumentsConfig, where: Path) -> None:
+        """`where` is the folder that relative paths start from."""
+        self.config = config
+        self.root = where / config.root
+        self._readers: dict[Split, list[Reader[Passage]]] = {
+            split: [self._reader(path) for path in self.paths(split)] for split in get_args(Split)
+        }
+
+    def paths(self, split: Split) -> list[Path]:
+        names = {"train": self.config.train, "valid": self.config.valid, "test": self.config.test}[split]
+        return [self.root / name for name in names]
+
+    def passages(self, split: Split) -> Iterator[Passage]:
+        """Training documents that are held out belong to `valid`."""
+        return self._splits.read(split, Skipped())
+
+    def lines(self, split: Split) -> Iterator[str]:
+        return (line for passage in self.passages(split) for line in passage.lines)
+
+    @cached_property
+    def survey(self) -> Survey:
+        documents = words = 0
+        skipped = Skipped()
+        # With its own text to validate on, nothing is held out of what is read here.
+        whole = self._of({**self._readers, "valid": self._readers["valid"] or self._readers["train"]}, 1)
+        for passage in whole.read("train", skipped):
+            documents += passage.begins
+            words += sum(len(line.split()) for line in passage.lines)
+        if not documents:
+            origin = Origin(str(self.paths("train")[0]))
+            raise DataError(origin, "no documents to train on", remedy="name files that have text")
+        if self.config.valid:
+            deque(whole.read("valid", skipped), maxlen=0)
+        return Survey(documents, words, skipped)
+
+    @cached_property
+    def _splits(self) -> Splits[Passage]:
+        hold_out = self.config.hold_out
+        if not hold_out and not self.config.valid:
+            hold_out = min(1000, max(self.survey.documents // 20, 1))
+        return self._of(self._readers, hold_out)
+
+    def _of(self, readers: dict[Split, list[Reader[Passage]]], hold_out: int) -> Splits[Passage]:
+        return Splits(
+            readers,
+            paths=self.paths("train"),
+            what="documents",
+            key=lambda passage: passage.key,
+            hold_out=hold_out,
+            on_error=self.config.on_error,
+        )
+
+    def _reader(self, path: Path) -> Reader[Passage]:
+        config = self.config
+        table = Table(
+            path=path,
+            format=config.format,
+            separator=config.separator,
+            quoted=config.quoted,
+            header=config.header,
+        )
+        if _is_table(table):
+            if config.documents != "blank":
+                raise ValueError(
+                    f"data.documents={config.documents!r} is for plain text, but {path} is a table, in which "
+                    "each row is a document: leave it out"
+                )
+            return lambda **how: _rows(read_table_lines(table, text=config.text, **how))
+        return lambda **how: self._parted(line.text for line in read_lines(path, **how))
+
+    def _parted(self, lines: Iterator[str]) -> Iterator[Passage]:
+        match self.config.documents:
+            case "line":
+                return _alone(lines)
+            case "blank":
+                return parted(lines, lambda line: not line.strip())
+            case "mark":
+                return parted(lines, lambda line: line.startswith(self.config.mark))
+            case "file":
+                return parted(lines, lambda line: False)
+
+
+def _is_table(table: Table) -> bool:
+    try:
+        table.resolve_format()
+    except DataError:  # of unknown format: plain text
+        return False
+    return True
+
+
+def _rows(rows: Iterable[Any]) -> Iterator[Passage]:
+    for row in rows:
+        lines = tuple(line for line in row.text.split("\n") if line.strip())
+        if lines:
+            yield Passage(row.text, lines, begins=True)
+
+
+def _alone(lines: Iterable[str]) -> Iterator[Passage]:
+    return (Passage(line, (line,), begins=True) for line in lines if line.strip())
+
+
+def parted(lines: Iterable[str], ends: Callable[[str], bool]) -> Iterator[Passage]:
+    """Documents, where a line for which `ends` holds lies between two of them and is in none."""
+    key, held, size = "", list[str](), 0
+    for line in lines:
+        over = ends(line)
+        if held and (over or size >= PASSAGE):
+            text = "\n".join(held)
+            yield Passage(key or text, tuple(held), begins=not key)
+            key, held, size = key or text, [], 0
+        if over:
+            key = ""
+        elif line.strip():
+            held.append(line)
+            size += len(line)
+    if held:
+        yield Passage(key or "\n".join(held), tuple(held), begins=not key)
+
+
+def cut(lines: Iterable[tuple[int, Sequence[int]]], size: int) -> Iterator[tuple[int, list[int]]]:
+    """Chunks of up to so many tokens, each with the number of its document, from lines that come with it."""
+    document, held = 0, list[int]()
+    for number, ids in lines:
+        if number != document and held:
+            yield document, held
+            held = []
+        document = number
+        while len(held) + len(ids) > size:
+            if 2 * len(held) >= size:
+                yield document, held
+                held = []
+            else:
+                room = size - len(held)
+                yield document, [*held, *ids[:room]]
+                held, ids = [], ids[room:]
+        held.extend(ids)
+    if held:
+        yield document, held
+
+
+def encoded(passages: Iterable[Passage], tokenizer: Tokenizer) -> Iterator[tuple[int, list[int]]]:
+    """The ids of every line, with the number of its document. Many lines are encoded at once."""
+    a = tokenizer.encode("a").ids
+    gap = " " if tokenizer.decode([*a, *a]) == "aa" else ""  # where a word does not carry its space
+    numbers, lines, size, number = list[int](), list[str](), 0, -1
+    for passage in passages:
+        number += passage.begins
+        numbers += [number] * len(passage.lines)
+        lines += [passage.lines[0] if passage.begins else gap + passage.lines[0]]
+        lines += [gap + line for line in passage.lines[1:]]
+        size += sum(map(len, passage.lines))
+        if size >= PASSAGE:
+            yield from zip(numbers, tokenizer.encode_batch(lines), strict=True)
+            numbers, lines, size = [], [], 0
+    yield from zip(numbers, tokenizer.encode_batch(lines), strict=True)
+
+
+def build_store(corpus: DocumentCorpus, split: Split, tokenizer: Tokenizer, folder: Path, size: int) -> Store:
+    """The documents of a split in chunks of up to `size` tokens, on disk: columns `ids` and `document`. Built
+    only if the one there is not of the same text and settings."""
+    config = corpus.config
+    paths = corpus.paths("train" if split == "valid" and not config.valid else split)
+    settings = json.dumps(to_dict(replace(config, root="")))  # the same text elsewhere is the same
+    wanted = fingerprint(paths, tokenizer.fingerprint(), split, settings, str(size))
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for document, ids in cut(encoded(corpus.passages(split), tokenizer), size):
+            yield {"ids": ids, "document": document}
+
+    columns = {"ids": id_type(len(tokenizer)), "document": np.dtype(np.int64)}
+    store = open_or_build(folder, wanted, columns, rows)
+    if not len(store):
+        raise DataError(Origin(str(paths[0])), f"no text for {split}", remedy="name files that have some")
+    return store

@@ -1,0 +1,1 @@
+"""What vectors are good for: finding, grouping and sorting texts by what they mean."""

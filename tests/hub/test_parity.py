@@ -1,0 +1,300 @@
+"""Models of transformers compute here what they compute there."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch.testing import assert_close
+
+from regard.hub import HubError, HubWarning, is_foreign, read_folder
+from regard.models.heads import ClassifyConfig, EmbedConfig, MaskedConfig, TagConfig
+from tests.hub.toys import CASES, HEADS, PAIRS, TEXTS, batch, build, headed, save, toy
+
+TIGHT = {"rtol": 1e-5, "atol": 1e-5}
+ROWS = [[2, 7, 9, 5, 3], [2, 3], [2, 20, 21, 22, 6, 8, 11, 3]]
+KINDS = {
+    "Model": EmbedConfig,
+    "ForMaskedLM": MaskedConfig,
+    "ForPreTraining": MaskedConfig,
+    "ForSequenceClassification": ClassifyConfig,
+    "ForTokenClassification": TagConfig,
+}
+
+
+def theirs(model, padded, layout):
+    """Their scores, packed: of every token, or of every sequence."""
+    output = model(**padded)
+    scores = output[0]
+    return layout.from_grid(scores) if scores.dim() == 3 else scores
+
+
+def ours(model, packed, layout, segments=None):
+    bare = isinstance(model.config.head, EmbedConfig)
+    return model.states(packed, layout, segments) if bare else model(packed, layout, segments)
+
+
+@pytest.mark.parametrize(("family", "head"), CASES)
+def test_scores_and_states_are_theirs(hf, tmp_path, family, head):
+    model = build(hf, family, head)
+    checkpoint = read_folder(save(model, tmp_path))
+    mine = headed(checkpoint)
+    padded, packed, layout = batch(ROWS, pad=1 if family == "roberta" else 0)
+    assert isinstance(checkpoint.config.head, KINDS[head])
+    assert checkpoint.fresh == ()
+    assert_close(ours(mine, packed, layout), theirs(model, padded, layout), **TIGHT)
+    states = layout.from_grid(model(**padded, output_hidden_states=True).hidden_states[-1])
+    assert_close(mine.states(packed, layout), states, **TIGHT)
+
+
+def test_the_next_sentence_is_theirs(hf, tmp_path):
+    model = build(hf, "bert", "ForPreTraining")
+    mine = headed(read_folder(save(model, tmp_path)))
+    padded, packed, layout = batch(ROWS, pad=0)
+    expected = model(**padded).seq_relationship_logits
+    assert_close(mine.head.follows(mine.states(packed, layout), layout), expected, **TIGHT)
+
+
+@pytest.mark.parametrize("activation", ["gelu_new", "gelu_pytorch_tanh", "relu"])
+@pytest.mark.parametrize("family", HEADS)
+def test_activations_are_theirs(hf, tmp_path, family, activation):
+    key = "activation" if family == "distilbert" else "hidden_act"
+    model = build(hf, family, "ForMaskedLM", **{key: activation})
+    mine = headed(read_folder(save(model, tmp_path)))
+    padded, packed, layout = batch(ROWS, pad=1 if family == "roberta" else 0)
+    assert_close(mine(packed, layout), theirs(model, padded, layout), **TIGHT)
+
+
+@pytest.mark.parametrize("family", HEADS)
+def test_training_without_dropout_has_their_gradients(hf, tmp_path, family):
+    none = (
+        {"dropout": 0.0, "attention_dropout": 0.0, "seq_classif_dropout": 0.0}
+        if family == "distilbert"
+        else {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    )
+    model = build(hf, family, "ForSequenceClassification", **none).train()
+    mine = headed(read_folder(save(model, tmp_path))).train()
+    padded, packed, layout = batch(ROWS, pad=1 if family == "roberta" else 0)
+    labels = torch.tensor([0, 2, 1])
+    loss = torch.nn.functional.cross_entropy(mine(packed, layout), labels)
+    output = model(**padded, labels=labels)
+    assert_close(loss, output.loss, **TIGHT)
+    loss.backward()
+    output.loss.backward()
+    table = dict(model.named_parameters())
+    found = {name: parameter.grad for name, parameter in mine.named_parameters()}
+    embedding = table[f"{family}.embeddings.word_embeddings.weight"].grad
+    assert_close(found["encoder.embedding.tokens.weight"], embedding, **TIGHT)
+    stem = "transformer" if family == "distilbert" else "encoder"
+    parts = (
+        ["q_lin", "k_lin", "v_lin"] if family == "distilbert" else ["self.query", "self.key", "self.value"]
+    )
+    layer = f"{family}.{stem}.layer.0.attention"
+    expected = torch.cat([table[f"{layer}.{part}.weight"].grad for part in parts])
+    assert_close(found["encoder.body.layers.0.attention.project.weight"], expected, **TIGHT)
+
+
+def test_pairs_have_their_segments(hf, tmp_path):
+    model = build(hf, "bert", "ForSequenceClassification")
+    checkpoint = read_folder(save(model, tmp_path))
+    tokenizer = hf.AutoTokenizer.from_pretrained(tmp_path)
+    padded = tokenizer([a for a, _ in PAIRS], [b for _, b in PAIRS], padding=True, return_tensors="pt")
+    ids, segments = checkpoint.tokenizer.encode_pairs([a for a, _ in PAIRS], [b for _, b in PAIRS])
+    _, packed, layout = batch(ids, pad=0)
+    flat = torch.tensor([segment for row in segments for segment in row])
+    assert flat.any()
+    assert_close(headed(checkpoint)(packed, layout, flat), model(**padded).logits, **TIGHT)
+
+
+@pytest.mark.parametrize("family", HEADS)
+def test_texts_have_their_ids(hf, tmp_path, family):
+    checkpoint = read_folder(toy(hf, tmp_path, family))
+    tokenizer = hf.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"))
+    assert checkpoint.tokenizer.encode_batch(TEXTS, template="cls") == tokenizer(TEXTS)["input_ids"]
+
+
+def test_roberta_counts_positions_from_behind_the_padding(hf, tmp_path):
+    checkpoint = read_folder(toy(hf, tmp_path, "roberta"))
+    positions = checkpoint.config.encoder.positions
+    assert (positions.first, positions.longest, checkpoint.longest) == (2, 62, 62)
+
+
+def test_positions_that_were_sinusoids_are_a_table_like_others(hf, tmp_path):
+    model = build(hf, "distilbert", "Model", sinusoidal_pos_embds=True)
+    mine = headed(read_folder(save(model, tmp_path)))
+    padded, packed, layout = batch(ROWS, pad=0)
+    assert_close(mine.states(packed, layout), theirs(model, padded, layout), **TIGHT)
+
+
+def test_xlm_roberta_is_roberta(hf, tmp_path):
+    model = build(hf, "roberta", "ForMaskedLM")
+    save(model, tmp_path)
+    change(tmp_path, model_type="xlm-roberta", architectures=["XLMRobertaForMaskedLM"])
+    theirs_again = hf.AutoModelForMaskedLM.from_pretrained(tmp_path).eval()
+    padded, packed, layout = batch(ROWS, pad=1)
+    mine = headed(read_folder(tmp_path))
+    assert_close(mine(packed, layout), theirs(theirs_again, padded, layout), **TIGHT)
+
+
+def change(folder, **facts):
+    """Other values in config.json; None takes a key out."""
+    path = folder / "config.json"
+    table = {**json.loads(path.read_text()), **facts}
+    path.write_text(json.dumps({key: value for key, value in table.items() if value is not None}))
+
+
+def rename(folder, rule):
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    save_file({rule(name): tensor for name, tensor in tensors.items()}, path, {"format": "pt"})
+    return tensors
+
+
+def same_weights(a, b):
+    assert a.keys() == b.keys()
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_old_names_and_missing_prefixes_are_understood(hf, tmp_path):
+    expected = read_folder(toy(hf, tmp_path, "bert", "ForMaskedLM")).weights
+    for old, new in (
+        ("LayerNorm.weight", "LayerNorm.gamma"),
+        ("LayerNorm.bias", "LayerNorm.beta"),
+        ("bert.", ""),
+    ):
+        rename(tmp_path, lambda name, old=old, new=new: name.replace(old, new))
+        same_weights(read_folder(tmp_path).weights, expected)
+
+
+def test_doubles_of_tied_tensors_are_dropped_and_a_decoder_of_its_own_is_kept(hf, tmp_path):
+    toy(hf, tmp_path, "bert", "ForMaskedLM")
+    expected = read_folder(tmp_path).weights
+    path = tmp_path / "model.safetensors"
+    tensors = load_file(path)
+    rows = tensors["bert.embeddings.word_embeddings.weight"]
+    doubles = {
+        "cls.predictions.decoder.weight": rows.clone(),
+        "cls.predictions.decoder.bias": tensors["cls.predictions.bias"].clone(),
+        "bert.embeddings.position_ids": torch.arange(64),
+    }
+    save_file({**tensors, **doubles}, path)
+    same_weights(read_folder(tmp_path).weights, expected)
+    save_file({**tensors, **doubles, "cls.predictions.decoder.weight": rows + 1}, path)
+    apart = read_folder(tmp_path)
+    assert not apart.config.head.tied
+    assert torch.equal(apart.weights["head.vocabulary.weight"], rows + 1)
+
+
+def test_an_untied_model_uses_the_biases_of_its_decoder(hf, tmp_path):
+    model = build(hf, "bert", "ForMaskedLM", tie_word_embeddings=False)
+    assert not torch.equal(model.cls.predictions.bias, model.cls.predictions.decoder.bias)
+    mine = headed(read_folder(save(model, tmp_path)))
+    padded, packed, layout = batch(ROWS, pad=0)
+    assert_close(mine(packed, layout), theirs(model, padded, layout), **TIGHT)
+
+
+def test_an_untied_model_without_its_output_matrix_is_refused(hf, tmp_path):
+    toy(hf, tmp_path, "distilbert", "ForMaskedLM")
+    change(tmp_path, tie_word_embeddings=False)
+    with pytest.raises(HubError, match=r"vocab_projector\.weight"):
+        read_folder(tmp_path)
+
+
+def test_bert_as_published_keeps_its_next_sentence_head_and_pooler(hf, tmp_path):
+    """Declared as a masked language model, it holds what it was pretrained with."""
+    toy(hf, tmp_path, "bert", "ForPreTraining")
+    change(tmp_path, architectures=["BertForMaskedLM"])
+    checkpoint = read_folder(tmp_path)
+    assert checkpoint.config.head.next_sentence
+    assert checkpoint.config.encoder.pooler
+
+
+def test_shards_are_one_model(hf, tmp_path):
+    model = build(hf, "bert", "ForMaskedLM")
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    save(model, whole)
+    shutil.copytree(whole, parts)
+    (parts / "model.safetensors").unlink()
+    model.save_pretrained(parts, max_shard_size="40KB")
+    assert (parts / "model.safetensors.index.json").exists()
+    same_weights(read_folder(parts).weights, read_folder(whole).weights)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_becomes_float32(hf, tmp_path, dtype):
+    model = build(hf, "bert", "Model").to(dtype)
+    weights = read_folder(save(model, tmp_path)).weights
+    assert {weight.dtype for weight in weights.values()} == {torch.float32}
+    expected = model.embeddings.word_embeddings.weight.float()
+    assert torch.equal(weights["encoder.embedding.tokens.weight"], expected)
+
+
+def test_a_head_unknown_here_leaves_the_encoder_and_a_warning(hf, tmp_path):
+    model = build(hf, "bert", "ForQuestionAnswering")
+    save(model, tmp_path)
+    with pytest.warns(HubWarning, match="left out: qa_outputs.bias, qa_outputs.weight"):
+        checkpoint = read_folder(tmp_path)
+    assert checkpoint.config.head == EmbedConfig(normalised=False)
+    padded, packed, layout = batch(ROWS, pad=0)
+    expected = layout.from_grid(model.bert(**padded)[0])
+    assert_close(headed(checkpoint).states(packed, layout), expected, **TIGHT)
+
+
+def test_a_head_without_tensors_starts_untrained_and_says_so(hf, tmp_path):
+    toy(hf, tmp_path, "distilbert", "Model")
+    change(tmp_path, architectures=["DistilBertForSequenceClassification"])
+    with pytest.warns(HubWarning, match="start untrained"):
+        checkpoint = read_folder(tmp_path)
+    assert checkpoint.fresh == (
+        "head.dense.weight",
+        "head.dense.bias",
+        "head.output.weight",
+        "head.output.bias",
+    )
+    headed(checkpoint)
+
+
+def test_labels_and_problems_are_read(hf, tmp_path):
+    names = {0: "good", 1: "bad", 2: "neither"}
+    toy(hf, tmp_path, "bert", "ForSequenceClassification", id2label=names, num_labels=3)
+    checkpoint = read_folder(tmp_path)
+    assert (checkpoint.labels, checkpoint.problem) == (("good", "bad", "neither"), "single")
+    change(tmp_path, problem_type="multi_label_classification", id2label=None)
+    checkpoint = read_folder(tmp_path)
+    assert (checkpoint.labels, checkpoint.problem) == (("LABEL_0", "LABEL_1", "LABEL_2"), "multi")
+
+
+def test_one_label_is_a_number(hf, tmp_path):
+    checkpoint = read_folder(toy(hf, tmp_path, "roberta", "ForSequenceClassification", num_labels=1))
+    assert (checkpoint.config.head.labels, checkpoint.problem) == (1, "number")
+
+
+def test_dropouts_are_read_but_for_that_of_the_attention_weights(hf, tmp_path):
+    settings = {
+        "hidden_dropout_prob": 0.3,
+        "attention_probs_dropout_prob": 0.2,
+        "classifier_dropout": 0.4,
+    }
+    config = read_folder(toy(hf, tmp_path, "bert", "ForSequenceClassification", **settings)).config
+    body = config.encoder.body
+    assert (body.dropout, config.encoder.embedding.dropout, body.attention.dropout) == (0.3, 0.3, 0.0)
+    assert config.head.dropout == 0.4
+
+
+@pytest.mark.parametrize(
+    ("head", "share"), [("ForSequenceClassification", 0.4), ("ForTokenClassification", 0.3)]
+)
+def test_distilbert_has_a_dropout_for_classifiers_only(hf, tmp_path, head, share):
+    folder = toy(hf, tmp_path, "distilbert", head, dropout=0.3, seq_classif_dropout=0.4)
+    assert read_folder(folder).config.head.dropout == share
+
+
+def test_a_folder_is_foreign_by_its_configuration(hf, tmp_path):
+    assert not is_foreign(tmp_path)
+    toy(hf, tmp_path)
+    assert is_foreign(tmp_path)
+    change(tmp_path, format=1)
+    assert not is_foreign(tmp_path)
+    (tmp_path / "config.json").write_text("{")
+    assert not is_foreign(tmp_path)

@@ -1,0 +1,89 @@
+"""Older folders have a vocabulary instead of a tokenizer.json."""
+
+import json
+
+import pytest
+
+from regard.hub import HubError, read_folder
+from tests.hub.toys import TEXTS, WORDS, byte_pairs, toy
+
+HARD = [*TEXTS, "The CAT, cát! 貓 on-a mat\t\x00 dógs  .", "", "aa" * 200, "a \u200b mat"]
+MORE = ["CAT", "The", "cát", "貓", "-", "dóg"]
+
+
+def plain(folder, **facts):
+    """Only vocab.txt and what goes with it."""
+    (folder / "tokenizer.json").unlink()
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    text = "\n".join([*specials, *WORDS, *MORE]) + "\n"
+    (folder / "vocab.txt").write_text(text, encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text(json.dumps(facts))
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {},
+        {"do_lower_case": False},
+        {"do_lower_case": True, "strip_accents": False},
+        {"do_lower_case": False, "strip_accents": True},
+        {"tokenize_chinese_chars": False},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("family", ["bert", "distilbert"])
+def test_a_vocabulary_of_words_is_read_as_berts(hf, tmp_path, family, facts):
+    toy(hf, tmp_path, family)
+    plain(tmp_path, **facts)
+    checkpoint = read_folder(tmp_path)
+    theirs = hf.BertTokenizer.from_pretrained(tmp_path)
+    assert checkpoint.tokenizer.encode_batch(HARD, template="cls") == theirs(HARD)["input_ids"]
+    pair = theirs("the cat", "a dog")
+    mine = checkpoint.tokenizer.encode("the cat", "a dog", template="cls")
+    assert list(mine.ids) == pair["input_ids"]
+    assert list(mine.segments) == pair["token_type_ids"]
+    assert checkpoint.tokenizer.ids.mask == 4
+
+
+@pytest.mark.parametrize("facts", [{}, {"add_prefix_space": True}], ids=str)
+def test_a_vocabulary_of_merges_is_read_as_robertas(hf, tmp_path, facts):
+    toy(hf, tmp_path, "roberta")
+    (tmp_path / "tokenizer.json").unlink()
+    model = json.loads(byte_pairs().to_str())["model"]
+    (tmp_path / "vocab.json").write_text(json.dumps(model["vocab"]))
+    merges = "\n".join(pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"])
+    (tmp_path / "merges.txt").write_text(f"#version: 0.2\n{merges}\n", encoding="utf-8")
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(facts))
+    checkpoint = read_folder(tmp_path)
+    theirs = hf.RobertaTokenizer.from_pretrained(tmp_path)
+    assert checkpoint.tokenizer.encode_batch(HARD, template="cls") == theirs(HARD)["input_ids"]
+    mine = checkpoint.tokenizer.encode("the cat", "a dog", template="cls")
+    assert list(mine.ids) == theirs("the cat", "a dog")["input_ids"]
+    assert (checkpoint.tokenizer.ids.pad, checkpoint.tokenizer.ids.mask) == (1, 4)
+
+
+def test_the_configuration_of_a_tokenizer_comes_before_its_file(hf, tmp_path):
+    toy(hf, tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(
+        json.dumps({"do_lower_case": False, "tokenizer_class": "BertTokenizer"})
+    )
+    theirs = hf.AutoTokenizer.from_pretrained(tmp_path)
+    mine = read_folder(tmp_path).tokenizer
+    assert mine.encode_batch(HARD, template="cls") == theirs(HARD)["input_ids"]
+    assert mine.ids.unknown in mine.encode("The").ids
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("vocab.txt", "a\nb\n", "UNK"),
+        ("added_tokens.json", '{"<new>": 299}', "added_tokens.json"),
+        ("tokenizer_config.json", '{"cls_token": "<none>"}', "<none>"),
+    ],
+)
+def test_vocabularies_that_lack_something_are_refused(hf, tmp_path, file, content, message):
+    toy(hf, tmp_path)
+    plain(tmp_path)
+    (tmp_path / file).write_text(content)
+    with pytest.raises(HubError, match=message):
+        read_folder(tmp_path)

@@ -1,0 +1,152 @@
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from regard.layout import Layout
+from regard.models.heads import ClassifyConfig, EmbedConfig, PoolConfig
+from regard.tasks.encoders.classifier import Classifier, Prediction, probabilities
+from regard.tasks.encoders.reading import ReadingWarning
+from regard.text import DataError
+from tests.tasks.encoders import toys
+
+NAMES = ("no", "perhaps", "yes")
+
+
+def classifier(longest: int = 512, problem: str = "single", kind: str = "mean") -> Classifier:
+    head = ClassifyConfig(labels=1 if problem == "number" else 3, pool=PoolConfig(kind=kind))  # type: ignore[arg-type]
+    labels = () if problem == "number" else NAMES
+    return Classifier(toys.reader(toys.model(head), longest), labels, problem)  # type: ignore[arg-type]
+
+
+def scores(own: Classifier, text: str, second: str | None = None) -> np.ndarray:
+    """By the model itself, on this text alone."""
+    encoding = toys.tokenizer().encode(text, second, template="cls")
+    marks = None if second is None else torch.tensor(encoding.segments)
+    with torch.no_grad():
+        model = own.reader.model.eval()
+        return model(torch.tensor(encoding.ids), Layout.of([len(encoding)]), marks)[0].numpy()
+
+
+@pytest.mark.parametrize("kind", ["first", "last", "mean", "max", "attention", "pooler"])
+def test_scores_are_those_of_each_text_alone(kind: str) -> None:
+    own = classifier(kind=kind)
+    texts = [*toys.texts(20), ""]
+    expected = np.stack([scores(own, text) for text in texts])
+    np.testing.assert_allclose(own.scores(texts), expected, rtol=1e-4, atol=1e-5)
+    pairs = np.stack([scores(own, text, text[:9]) for text in texts])
+    np.testing.assert_allclose(own.scores(texts, [t[:9] for t in texts]), pairs, rtol=1e-4, atol=1e-5)
+
+
+def test_a_prediction_has_the_likeliest_label_and_all_probabilities_from_it_down() -> None:
+    own = classifier()
+    found = own.classify(list(toys.texts(20)))
+    for text, prediction in zip(toys.texts(20), found, strict=True):
+        chances = torch.softmax(torch.from_numpy(scores(own, text)), dim=0)
+        assert prediction.label == NAMES[int(chances.argmax())]
+        assert prediction.labels == (prediction.label,)
+        assert prediction.value == pytest.approx(float(chances.max()), rel=1e-4)
+        assert list(prediction.probabilities) == [NAMES[i] for i in chances.argsort(descending=True)]
+        assert sum(prediction.probabilities.values()) == pytest.approx(1)
+        assert prediction.to_dict()["labels"] == [prediction.label]
+    assert len({prediction.label for prediction in found}) > 1
+
+
+def test_of_several_labels_those_count_that_are_likelier_than_not() -> None:
+    own = classifier(problem="multi")
+    seen = set()
+    for text in toys.texts(40):
+        prediction = own.classify(text)
+        chances = torch.sigmoid(torch.from_numpy(scores(own, text)))
+        assert set(prediction.labels) == {n for n, c in zip(NAMES, chances, strict=True) if c > 0.5}
+        assert prediction.probabilities == pytest.approx(
+            dict(zip(NAMES, chances.tolist(), strict=True)), rel=1e-3
+        )
+        assert (prediction.label, prediction.value) == (None, pytest.approx(float(chances.max()), rel=1e-3))
+        seen.add(len(prediction.labels))
+    assert len(seen) > 1
+
+
+def test_a_number_is_the_score_itself() -> None:
+    own = classifier(problem="number")
+    prediction = own.classify("sun rain")
+    assert prediction == Prediction(None, (), prediction.value, {})
+    assert prediction.value == pytest.approx(float(scores(own, "sun rain")[0]), rel=1e-4)
+    assert prediction.to_dict() == {"value": prediction.value}
+    assert own.scores(["sun", "rain"]).shape == (2, 1)
+
+
+def test_one_text_gives_one_prediction_and_none_give_none() -> None:
+    own = classifier()
+    assert own.classify("sun") == own.classify(["sun"])[0]
+    assert own.classify("sun", "rain") == own.classify(["sun"], ["rain"])[0]
+    assert own.classify("sun", "rain") != own.classify("sun")
+    assert own.classify("").label in NAMES
+    assert own.classify([]) == []
+    assert own.scores([]).shape == (0, 3)
+
+
+def test_one_and_many_are_not_mixed_up() -> None:
+    own = classifier()
+    with pytest.raises(TypeError, match="one second text for several"):
+        own.classify(["sun", "rain"], "dog")
+    with pytest.raises(TypeError, match="several second texts for one"):
+        own.classify("sun", ["dog"])  # type: ignore[call-overload]
+    with pytest.raises(ValueError, match="2 texts and 1 seconds"):
+        own.classify(["sun", "rain"], ["dog"])
+
+
+LONG = ["sun rain", "sun rain tree house dog river old", "dog " * 9]
+
+
+def test_long_texts_are_cut_with_a_warning_or_refused() -> None:
+    own = classifier(longest=6)
+    with pytest.warns(ReadingWarning, match="2 of 3 texts"):
+        found = own.scores(LONG)
+    np.testing.assert_allclose(found[1], scores(own, "sun rain tree house"), rtol=1e-4, atol=1e-5)
+    with pytest.raises(DataError, match="input:2: too long"):
+        own.classify(LONG, too_long="error")
+
+
+def test_windows_are_averaged() -> None:
+    own = classifier(longest=6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = own.scores(LONG, too_long="windows")
+    parts = ["sun rain tree house", "tree house dog river", "house dog river old"]
+    mean = np.mean([scores(own, part) for part in parts], axis=0)
+    np.testing.assert_allclose(found[0], scores(own, "sun rain"), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found[1], mean, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found[2], scores(own, "dog dog dog dog"), rtol=1e-4, atol=1e-5)
+
+
+def test_pairs_have_no_windows_and_are_not_cut_in_silence_instead() -> None:
+    own = classifier(longest=6)
+    with pytest.warns(ReadingWarning, match="1 of 1 texts"):
+        own.scores(["sun " * 9], ["rain"], too_long="windows")
+
+
+def test_progress_counts_every_text() -> None:
+    done: list[int] = []
+    classifier().classify(list(toys.texts(30)), progress=done.append)
+    assert sum(done) == 30
+
+
+@pytest.mark.parametrize("problem", ["single", "multi"])
+def test_scores_of_any_size_have_probabilities(problem: str) -> None:
+    wild = np.array([[3e4, -3e4, 0.0], [-3e38, 3e38, 1.0]], dtype=np.float32)
+    with np.errstate(all="raise", under="ignore"):
+        found = probabilities(wild, problem)  # type: ignore[arg-type]
+    assert np.isfinite(found).all()
+    assert ((found >= 0) & (found <= 1)).all()
+    assert found[0, 0] == 1
+    assert found[1, 0] == 0
+
+
+def test_what_does_not_classify_or_has_other_labels_is_refused() -> None:
+    with pytest.raises(TypeError, match="EmbedHead does not classify"):
+        Classifier(toys.reader(toys.model(EmbedConfig())), NAMES)
+    for labels in (NAMES[:2], (*NAMES, "never"), ()):
+        with pytest.raises(ValueError, match=rf"{len(labels)} labels.* 3 "):
+            Classifier(toys.reader(), labels)
