@@ -19,12 +19,19 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.attention.varlen import varlen_attn
 
 from regard.layout import Layout
 from regard.nn.attention import attend
 from regard.nn.grouped import attend_grouped
 from regard.nn.masks import FULL, Mask
+
+if torch.backends.cuda.is_built():  # it brings torch's compiler along, and with that 1.5 seconds
+    from torch.nn.attention.varlen import varlen_attn
+
+    # Until torch 2.13, key heads could be shared without asking.
+    _SHARED_HEADS: dict[str, Any] = (
+        {"enable_gqa": True} if "enable_gqa" in signature(varlen_attn).parameters else {}
+    )
 
 Kernel = Literal["equation", "varlen", "grouped", "padded"]
 
@@ -160,12 +167,6 @@ def _each(
         corner = None if bias is None else bias[:, : len(q), : len(k)]
         outputs.append(attend(q, k, v, visible, bias=corner, scale=scale, dropout=dropout))
     return torch.cat(outputs) if outputs else queries.new_empty(0, queries.shape[1], values.shape[2])
-
-
-# Until torch 2.13, key heads could be shared without asking.
-_SHARED_HEADS: dict[str, Any] = (
-    {"enable_gqa": True} if "enable_gqa" in signature(varlen_attn).parameters else {}
-)
 
 
 def _varlen(
