@@ -2,9 +2,9 @@
 
 import sys
 
-from bench import encoder
+from bench import embedding, encoder
 
-BENCHMARKS = {"encoder": encoder.main}
+BENCHMARKS = {"encoder": encoder.main, "embedding": embedding.main}
 
 
 def main() -> int:

@@ -163,6 +163,7 @@ def corpus(examples: int, words: int, vocabulary: int) -> list[list[int]]:
     return [[CLS, *row, SEP] for row in rows]
 
 
+@pytest.mark.spec("5.3")
 @pytest.mark.parametrize("unit", UNITS)
 def test_every_epoch_has_masks_of_its_own_unless_there_are_copies(unit):
     text = corpus(20, 30, VOCABULARY)
@@ -179,6 +180,7 @@ def test_every_epoch_has_masks_of_its_own_unless_there_are_copies(unit):
     assert not same(run(corruption(MaskingConfig(unit=unit), seed=1), text), fresh[0])
 
 
+@pytest.mark.spec("5.1")
 @pytest.mark.parametrize("share", [0.15, 0.4])
 @pytest.mark.parametrize("unit", UNITS)
 def test_the_share_is_kept_within_what_chance_allows(unit, share):
@@ -196,6 +198,7 @@ def test_the_share_is_kept_within_what_chance_allows(unit, share):
     assert abs(len(found.places) - share * tokens) < 5 * (tokens * share * (1 - share) * together) ** 0.5
 
 
+@pytest.mark.spec("5.1")
 @pytest.mark.parametrize("unit", UNITS)
 def test_of_the_chosen_80_in_100_are_masked_10_replaced_and_10_kept(unit):
     vocabulary = 30_000  # a random token is hardly ever the one it replaces

@@ -35,6 +35,7 @@ def ours(model, packed, layout, segments=None):
     return model.states(packed, layout, segments) if bare else model(packed, layout, segments)
 
 
+@pytest.mark.spec("5.7")
 @pytest.mark.parametrize(("family", "head"), CASES)
 def test_scores_and_states_are_theirs(hf, tmp_path, family, head):
     model = build(hf, family, head)

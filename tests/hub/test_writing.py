@@ -20,6 +20,7 @@ from tests.hub.toys import CASES, PAIRS, TEXTS, batch, build, headed, save, toy
 TIGHT = {"rtol": 1e-5, "atol": 1e-5}
 
 
+@pytest.mark.spec("5.7")
 @pytest.mark.parametrize(("family", "head"), CASES)
 def test_a_round_trip_keeps_every_tensor_to_the_bit(hf, tmp_path, family, head):
     before = save(build(hf, family, head), tmp_path / "before")

@@ -66,7 +66,9 @@ class Embedding(nn.Module):
         """`longest` bounds the positions. Without `segments`, every token is in segment 0."""
         if len(ids) != len(positions):
             raise ValueError(f"{len(ids)} ids but a layout of {len(positions)} tokens: they must agree")
-        x = self.tokens(ids) * self.scale
+        x = self.tokens(ids)
+        if self.scale != 1:
+            x = x * self.scale
         if self.positions is not None:
             x = x + self.positions(positions, longest, x.dtype)
         if self.segments is not None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, cast
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -92,7 +93,7 @@ class FeedForward(nn.Module):
             case "relu":
                 return F.relu(inner)
             case "gelu":
-                return F.gelu(inner)
+                return F.gelu(inner) if torch.is_grad_enabled() else torch.ops.aten.gelu_(inner)
             case "gelu_tanh":
                 return F.gelu(inner, approximate="tanh")
             case "geglu":
@@ -118,9 +119,14 @@ class Residual(nn.Module):
     def forward(self, x: Stream, layer: Sublayer) -> Stream:
         match self.place:
             case "post":
-                return self.norm(x + self.dropout(layer(x)))
+                return self.norm(_added(x, self.dropout(layer(x))))
             case "pre":
-                return x + self.dropout(layer(self.norm(x)))
+                return _added(x, self.dropout(layer(self.norm(x))))
+
+
+def _added(x: Stream, update: Stream) -> Stream:
+    """Where nothing is learned, the sum takes the update's place: new memory costs more than adding."""
+    return x + update if torch.is_grad_enabled() else update.add_(x)
 
 
 class TransformerLayer(nn.Module):

@@ -77,6 +77,7 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], P
     return plain, place / "out"
 
 
+@pytest.mark.spec("5.5")
 def test_a_classifier_learns_which_word_counts_and_its_folder_says_the_same(learned: Any) -> None:
     plain, out = learned
     figures = metrics(out)
@@ -95,6 +96,7 @@ def test_a_classifier_learns_which_word_counts_and_its_folder_says_the_same(lear
     assert data["texts"] == {"train": 200, "valid": 60, "test": 60}
 
 
+@pytest.mark.spec("5.5")
 @pytest.mark.parametrize(
     ("problem", "label", "figure", "least"),
     [
@@ -130,6 +132,7 @@ def paired(folder: Path, **tables: Any) -> dict[str, Any]:
     return plain
 
 
+@pytest.mark.spec("5.5", "4.1")
 @pytest.mark.parametrize("preset", ["tiny", "recurrent"])
 def test_pairs_are_learned(tmp_path: Path, preset: str) -> None:
     plain = paired(tmp_path, train={**LEARN, "steps": 200})
@@ -228,6 +231,7 @@ def test_a_run_with_a_start_is_resumed_by_its_own_recipe(
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "parted"))
 
 
+@pytest.mark.spec("5.8")
 @pytest.mark.parametrize("kind", ["single", "multi", "pairs"])
 def test_logistic_regression_finds_a_head_at_once(tmp_path: Path, learned: Any, kind: str) -> None:
     label = toys.sunny if kind != "multi" else lambda text: "sunny" if "sun" in text.split() else ""

@@ -43,6 +43,7 @@ def close(found: Any, wanted: Any) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.spec("5.8")
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize("normalised", [False, True])
 def test_a_model_gives_the_vectors_it_was_made_for(pool: Any, normalised: bool) -> None:
@@ -139,6 +140,7 @@ def test_long_texts_are_cut_with_a_warning_refused_or_read_in_windows() -> None:
         close(whole[[0, 2]], own.embed(["sun", "dog"]))
 
 
+@pytest.mark.spec("5.8")
 def test_a_word_is_the_mean_of_its_tokens_in_every_layer() -> None:
     own = embedder()
     texts = ["sun  likes rain,", "", "house", "un·likely red"]

@@ -139,6 +139,7 @@ def test_the_frame_is_what_the_tokenizer_sets_around_texts(kind):
 DOCUMENTS = st.lists(st.integers(1, 6), min_size=2, max_size=8).filter(lambda sizes: max(sizes) > 1)
 
 
+@pytest.mark.spec("5.2")
 @given(DOCUMENTS, st.integers(0, 50), st.integers(0, 50))
 def test_a_second_chunk_is_the_next_one_or_of_another_document(sizes, seed, epoch):
     documents = np.repeat(np.arange(len(sizes)), sizes)
@@ -157,6 +158,7 @@ def test_a_second_chunk_is_the_next_one_or_of_another_document(sizes, seed, epoc
         assert [each.tolist() for each in alone] == [[second], [label]]
 
 
+@pytest.mark.spec("5.2")
 def test_half_of_the_second_chunks_follow_and_the_others_are_from_everywhere():
     documents = np.repeat([0, 1, 2], [4000, 1000, 5000])
     nexts = NextChunks(documents, 3)
@@ -224,6 +226,7 @@ def test_words_are_masked_as_wholes_where_that_is_asked_for(unit):
             assert (place in chosen) == (place - 1 in chosen)
 
 
+@pytest.mark.spec("5.1", "5.2")
 @pytest.mark.parametrize("nexts", [False, True])
 def test_the_loss_is_that_of_every_place_by_itself(tokenizer, nexts):
     made, own = feed(tokenizer, nexts=nexts, static=False), model(tokenizer, nexts=nexts)
@@ -301,6 +304,7 @@ def learned(tmp_path_factory) -> Path:
     return folder / "run"
 
 
+@pytest.mark.spec("5.1")
 def test_a_small_model_learns_what_a_word_is_determined_by(learned):
     checkpoint = open_encoder(learned)
     filler = Filler(Reader(loaded(checkpoint, learned), checkpoint.tokenizer, longest=checkpoint.longest))

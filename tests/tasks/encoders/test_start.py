@@ -67,6 +67,7 @@ def test_a_folder_gives_back_what_was_put_into_it(tmp_path: Path, head: HeadConf
     assert same(whole(loaded(again, tmp_path)), own.weights)
 
 
+@pytest.mark.spec("5.7")
 @pytest.mark.parametrize("foreign", [False, True])
 @pytest.mark.parametrize("head", HEADS[1:], ids=lambda head: head.kind)
 def test_an_encoder_is_taken_over_to_the_bit_whoever_wrote_it(

@@ -86,6 +86,7 @@ def test_a_sentence_is_tagged_the_same_in_any_company(words):
         np.testing.assert_allclose(alone.probabilities, wanted.probabilities, atol=1e-5)
 
 
+@pytest.mark.spec("5.6")
 @pytest.mark.parametrize("words", ["first", "mean"])
 def test_scores_are_those_the_head_gives_each_word(words):
     made = tagger(words)
@@ -103,6 +104,7 @@ def test_scores_are_those_the_head_gives_each_word(words):
     np.testing.assert_allclose(found, wanted.numpy(), atol=1e-5)
 
 
+@pytest.mark.spec("5.6")
 @pytest.mark.parametrize("words", ["first", "mean"])
 def test_a_long_sentence_is_read_in_windows_and_joined(words):
     made = tagger(words)
@@ -204,6 +206,7 @@ ef NN O
 """
 
 
+@pytest.mark.spec("5.6")
 def test_columns_keep_every_line_and_get_one_more(tmp_path):
     (tmp_path / "in.conll").write_text(CONLL)
     made = tagger()

