@@ -125,8 +125,9 @@ class Residual(nn.Module):
 
 
 def _added(x: Stream, update: Stream) -> Stream:
-    """Where nothing is learned, the sum takes the update's place: new memory costs more than adding."""
-    return x + update if torch.is_grad_enabled() else update.add_(x)
+    """Where nothing is learned, the sum takes the update's place: new memory costs more than adding. (Under
+    autocast the update may be in half precision; the sum is not.)"""
+    return x + update if torch.is_grad_enabled() or update.dtype != x.dtype else update.add_(x)
 
 
 class TransformerLayer(nn.Module):
