@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from regard.config import ConfigError
 from regard.tasks.pairs import Corpus, texts
 from regard.tasks.recipe import Written
 from regard.tasks.splits import Split
@@ -14,9 +15,14 @@ from regard.text.doctor import Report, examine
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 
 
-def check_recipe(written: Written[TranslateRecipe], *, examples: int = 3, tokens: bool = True) -> Report:
+def check_recipe(written: Written[Any], *, examples: int = 3, tokens: bool = True) -> Report:
     """Everything that is wrong with the text of a recipe. With `tokens`, its tokenizer is learned too, to see
     what it does not know and which lines become too long."""
+    if written.checked.task != "translate":
+        raise ConfigError(
+            f"regard check looks at parallel text, and this recipe is to {written.checked.task}: its text is "
+            "read and counted by regard train --dry-run"
+        )
     data = written.checked.data
     corpus = Corpus(data, written.where)
     splits: dict[str, Any] = {split: corpus.readers(split) for split in SPLITS if corpus.files(split)}

@@ -17,6 +17,7 @@ from regard.config import ConfigError
 from regard.hub import write_folder
 from regard.models.heads import ClassifyConfig, EmbedConfig
 from regard.tasks import run
+from regard.tasks.check import check_recipe
 from regard.tasks.encoders.classifier import Classifier
 from regard.tasks.encoders.classify import measure
 from regard.tasks.encoders.classify_recipe import FIGURES
@@ -436,3 +437,9 @@ def test_what_is_better_follows_from_the_figure(
     )
     plain["data"]["valid"] = []
     assert prepared(plain, tmp_path / "out").metric == expected
+
+
+def test_the_doctor_says_what_it_is_for(tmp_path: Path) -> None:
+    written = as_recipe({"task": "classify", "data": {"train": "a.tsv"}}, tmp_path)
+    with pytest.raises(ConfigError, match=r"looks at parallel text.*to classify.*--dry-run"):
+        check_recipe(written)

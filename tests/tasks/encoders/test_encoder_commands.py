@@ -1,0 +1,245 @@
+"""What is typed at the prompt for encoders, without the prompt."""
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import regard
+from regard.config import ConfigError, write_toml
+from regard.hub import Checkpoint
+from regard.models.heads import ClassifyConfig, EmbedConfig, MaskedConfig, PoolConfig, TagConfig
+from regard.tasks.encoders import commands
+from regard.tasks.encoders.classifier import Classifier
+from regard.tasks.encoders.embedder import Embedder
+from regard.tasks.encoders.filler import Filler
+from regard.tasks.encoders.start import save_checkpoint
+from regard.tasks.encoders.tagger import Tagger
+from regard.tasks.folder import FolderError
+from regard.tasks.load import load_as, load_embedder
+from regard.tasks.meaning import commands as meaning
+from regard.tasks.seeds import train_seeds
+from regard.text import DataError
+from tests.tasks.encoders import toys
+
+pytestmark = pytest.mark.usefixtures("unchecked")
+
+
+def folder_of(path: Path, head: Any, labels: tuple[str, ...] = (), **facts: Any) -> Path:
+    model = toys.model(head, vocabulary=len(toys.subwords()))
+    weights = dict(model.named_parameters())
+    save_checkpoint(
+        Checkpoint(
+            config=model.config,
+            weights=weights,
+            tokenizer=toys.subwords(),
+            longest=64,
+            labels=labels,
+            **facts,
+        ),
+        path,
+    )
+    return path
+
+
+def said(work: Callable[[Console], object]) -> str:
+    page = io.StringIO()
+    work(Console(file=page, width=100))
+    return page.getvalue()
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> str:
+    (tmp_path / "text.txt").write_text("sun rain\nold tree\nred house sees dog\n", encoding="utf-8")
+    return str(tmp_path / "text.txt")
+
+
+def test_a_folder_becomes_what_it_is_for(tmp_path: Path) -> None:
+    kinds: dict[type, Any] = {
+        Classifier: (ClassifyConfig(labels=2), ("a", "b")),
+        Tagger: (TagConfig(tags=3), ("O", "B-x", "I-x")),
+        Filler: (MaskedConfig(), ()),
+        Embedder: (EmbedConfig(), ()),
+    }
+    for kind, (head, labels) in kinds.items():
+        folder = folder_of(tmp_path / kind.__name__, head, labels)
+        assert isinstance(regard.load(folder, device="cpu"), kind)
+        assert load_embedder(folder, device="cpu").embed(["sun"]).shape == (1, 16)  # vectors, of any of them
+    with pytest.raises(FolderError, match="a model for regard tag, not for regard classify"):
+        load_as(Classifier, tmp_path / "Tagger", device="cpu")
+
+
+def test_a_taggers_way_to_choose_is_kept(tmp_path: Path) -> None:
+    labels = ("O", "B-x", "I-x")
+    own = folder_of(tmp_path / "a", TagConfig(tags=3), labels, decode="valid")
+    assert load_as(Tagger, own, device="cpu").decode == "valid"
+    assert (
+        load_as(Tagger, folder_of(tmp_path / "b", TagConfig(tags=3), labels), device="cpu").decode == "greedy"
+    )
+
+
+def test_lines_are_classified_in_order_plain_and_as_json(tmp_path: Path, text: str) -> None:
+    folder = folder_of(tmp_path / "model", ClassifyConfig(labels=2), ("a", "b"))
+    own = load_as(Classifier, folder, device="cpu").classify(Path(text).read_text().splitlines())
+    for form in ({}, {"as_json": True}, {"probabilities": True}):
+        page = io.StringIO()
+        commands.classify(folder, text, out=page, device="cpu", **form)
+        lines = page.getvalue().splitlines()
+        assert len(lines) == 3
+        if form.get("as_json"):
+            assert [json.loads(line)["label"] for line in lines] == [each.label for each in own]
+        elif form:
+            assert all(
+                f"{each.label}={each.value:.4f}" in line for each, line in zip(own, lines, strict=True)
+            )
+        else:
+            assert [line.split("\t")[0] for line in lines] == [each.label for each in own]
+
+
+def test_lines_of_pairs_must_all_be_pairs(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "model", ClassifyConfig(labels=2), ("a", "b"))
+    (tmp_path / "pairs.txt").write_text("sun\train\nold\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"pairs\.txt:2: 1 texts in a line"):
+        commands.classify(folder, str(tmp_path / "pairs.txt"), out=io.StringIO(), device="cpu")
+
+
+def test_sentences_are_tagged_plain_and_as_json(tmp_path: Path, text: str) -> None:
+    folder = folder_of(tmp_path / "model", TagConfig(tags=2), ("O", "N"))
+    page = io.StringIO()
+    commands.tag(folder, text, out=page, device="cpu")
+    blocks = page.getvalue().strip().split("\n\n")
+    assert [[line.split("\t")[0] for line in block.splitlines()] for block in blocks] == [
+        ["sun", "rain"],
+        ["old", "tree"],
+        ["red", "house", "sees", "dog"],
+    ]
+    page = io.StringIO()
+    commands.tag(folder, text, out=page, device="cpu", as_json=True)
+    assert [json.loads(line)["words"] for line in page.getvalue().splitlines()][1] == ["old", "tree"]
+    (tmp_path / "a.conll").write_text("sun N\nrain O\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="--format text"):
+        commands.tag(folder, str(tmp_path / "a.conll"), out=page, device="cpu", as_json=True)
+
+
+def test_masks_are_filled_and_told(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "model", MaskedConfig())
+    shown = said(
+        lambda console: commands.fill(
+            folder, "sun [MASK] old [MASK]", top=2, device="cpu", as_json=False, console=console
+        )
+    )
+    assert shown.count("mask ") == 2
+    assert len(shown.splitlines()) == 6
+    plain = said(
+        lambda console: commands.fill(folder, "a [MASK]", top=3, device="cpu", as_json=True, console=console)
+    )
+    assert len(json.loads(plain)["candidates"][0]) == 3
+
+
+def test_vectors_are_written_searched_and_grouped(tmp_path: Path, text: str) -> None:
+    folder = folder_of(tmp_path / "model", EmbedConfig(pool=PoolConfig(kind="mean")))
+    out = tmp_path / "v.npy"
+    said(lambda console: meaning.embed(folder, text, out, device="cpu", console=console))
+    lines = Path(text).read_text().splitlines()
+    assert np.array_equal(np.load(out), regard.load(folder, device="cpu").embed(lines))
+
+    def found(query: str) -> str:
+        return said(
+            lambda console: meaning.search(
+                folder,
+                Path(text),
+                [query],
+                top=1,
+                kind="auto",
+                index=None,
+                device="cpu",
+                as_json=False,
+                console=console,
+            )
+        )
+
+    assert found("old tree").split() == ["1.0000", "2", "old", "tree"]
+    made = (tmp_path / "text.txt.index" / "index.json").stat().st_mtime_ns
+    found("sun rain")
+    assert (tmp_path / "text.txt.index" / "index.json").stat().st_mtime_ns == made  # used again
+    Path(text).write_text("dog\nriver\n", encoding="utf-8")
+    assert found("river").split()[-1] == "river"  # and made anew for another corpus
+
+    def grouped(**how: Any) -> str:
+        settings = {"clusters": None, "threshold": None, "smallest": 2, "examples": 3, "seed": 0, **how}
+        return said(
+            lambda console: meaning.cluster(
+                folder, text, device="cpu", as_json=True, console=console, **settings
+            )
+        )
+
+    assert len(grouped(clusters=2).splitlines()) == 2
+    with pytest.raises(ConfigError, match="give one of the two"):
+        grouped(clusters=2, threshold=0.5)
+
+
+def test_a_model_goes_out_and_comes_in_again(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "model", EmbedConfig())
+    vectors = regard.load(folder, device="cpu").embed(["sun rain"])
+    shown = said(lambda console: commands.send_out(folder, tmp_path / "hf", console=console))
+    assert "every weight equal" in shown
+    shown = said(lambda console: commands.bring_in(tmp_path / "hf", tmp_path / "back", console=console))
+    assert "for regard embed" in shown
+    assert np.array_equal(regard.load(tmp_path / "back", device="cpu").embed(["sun rain"]), vectors)
+    for work in (
+        lambda console: commands.send_out(folder, tmp_path / "hf", console=console),
+        lambda console: commands.bring_in(tmp_path / "hf", tmp_path / "back", console=console),
+    ):
+        with pytest.raises(ConfigError, match="is there already"):
+            said(work)
+    with pytest.raises(FolderError, match="no Hugging Face folder"):
+        said(lambda console: commands.bring_in(folder, tmp_path / "again", console=console))
+
+
+def test_a_model_is_evaluated_on_text_as_it_was_trained_on(tmp_path: Path) -> None:
+    toys.train(toys.recipe(tmp_path / "corpus"), tmp_path / "model")
+    valid = tmp_path / "corpus" / "valid.tsv"
+    found: dict[str, Any] = {}
+    shown = said(
+        lambda console: found.update(
+            commands.evaluate(tmp_path / "model", [valid], device="cpu", console=console)
+        )
+    )
+    kept = json.loads((tmp_path / "model" / "metrics.json").read_text())["valid"]
+    assert found["accuracy"] == pytest.approx(kept["accuracy"])
+    assert np.array(found["confusion"]).sum() == 60
+    assert "macro_f1" in shown
+    folder = folder_of(tmp_path / "embedder", EmbedConfig())
+    with pytest.raises(FolderError, match="no labelled text is needed"):
+        commands.evaluate(folder, [valid], device="cpu", console=Console(quiet=True))
+
+
+def test_several_seeds_have_a_mean_and_a_spread(tmp_path: Path) -> None:
+    plain = toys.recipe(tmp_path / "corpus", train={"steps": 4, "validate_every": 4})
+    (tmp_path / "toy.toml").write_text(write_toml(plain), encoding="utf-8")
+
+    def trained(**how: Any) -> str:
+        return said(
+            lambda console: train_seeds(
+                tmp_path / "toy.toml", out=tmp_path / "runs", seeds=2, device="cpu", console=console, **how
+            )
+        )
+
+    assert "2 seeds" in trained()
+    whole = json.loads((tmp_path / "runs" / "seeds.json").read_text())
+    losses = [
+        json.loads((tmp_path / f"runs/seed-{seed}/metrics.json").read_text())["valid"]["loss"]
+        for seed in range(2)
+    ]
+    assert losses[0] != losses[1]
+    assert whole["spread"]["valid.loss"]["mean"] == pytest.approx(sum(losses) / 2)
+    assert whole["spread"]["valid.loss"]["deviation"] == pytest.approx(abs(losses[0] - losses[1]) / 2**0.5)
+    trained(resume=True)  # what is done stays as it is
+    assert json.loads((tmp_path / "runs" / "seeds.json").read_text()) == whole
+    with pytest.raises(ConfigError, match="takes 2 or more"):
+        train_seeds(tmp_path / "toy.toml", out=tmp_path / "runs", seeds=1)
