@@ -2,9 +2,10 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
+import torch
 
 from regard.config import ConfigError, from_dict, to_dict
-from regard.models.encoder import EncoderConfig
+from regard.models.encoder import Encoder, EncoderConfig
 from regard.models.presets import ENCODERS
 from regard.models.shape import EncoderShape
 from regard.nn.recurrent import RecurrentConfig
@@ -169,3 +170,15 @@ def test_of_a_recurrent_start_the_dropout_changes_and_what_it_has_not_is_refused
     for word in ("attention_dropout", "activation_dropout"):
         with pytest.raises(ValueError, match=rf"{word}=0.2 .*recurrent"):
             changed(before, **{word: 0.2})
+
+
+@pytest.mark.spec("1.6")
+def test_positions_are_exchanged_by_one_word_and_tokens_are_seen_beside_either() -> None:
+    torch.manual_seed(0)
+    for kind in ("learned", "sinusoidal"):
+        config = EncoderShape(preset="tiny", positions=kind).build(500)
+        embedding = Encoder(config).embedding
+        places = torch.arange(50)
+        tokens = embedding.tokens(places) * embedding.scale
+        positions = embedding.positions(places, 50)
+        assert 0.5 < (tokens.std() / positions.std()).item() < 2

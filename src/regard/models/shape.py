@@ -162,6 +162,8 @@ class EncoderShape:
         """From nothing."""
         plain = to_dict(ENCODERS[self.preset](vocabulary))
         _put_words(plain, self, _ENCODER_PATHS)
+        # Sines have size 1: tokens that start at 0.02 would not be seen beside them.
+        plain["embedding"]["scaled"] |= self.positions == "sinusoidal"
         return from_dict(EncoderConfig, _merged(plain, self.encoder))
 
     def changed(self, config: EncoderConfig) -> EncoderConfig:
