@@ -1,6 +1,6 @@
 """regard: the Transformer, whole.
 
-regard.train({"data": {"train": ["train.en", "train.de"]}}, out="runs/a")
+regard.fit({"data": {"train": ["train.en", "train.de"]}}, out="runs/a")
 regard.load("runs/a").translate(["A dog runs."])
 """
 

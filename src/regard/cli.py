@@ -366,6 +366,9 @@ def embed(
     layer: Annotated[
         int | None, typer.Option("--layer", help="Of which layer; 0 is the embedding, -1 the last.")
     ] = None,
+    words: Annotated[
+        bool, typer.Option("--words", help="A vector for each word; which they are is written beside it.")
+    ] = False,
     too_long: TooLong = "cut",
     device: Device = "auto",
 ) -> None:
@@ -381,6 +384,7 @@ def embed(
         pool=pool,
         normalised=normalised,
         layer=layer,
+        words=words,
         too_long=too_long,
         device=device,
         console=Console(),

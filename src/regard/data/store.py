@@ -159,13 +159,13 @@ def open_or_build(
     try:
         _build(building, wanted, columns, rows())
         if not _holds(folder, wanted, columns):
-            _replace(building, folder)
+            swap_in(building, folder)
     except OSError:
         if not _holds(folder, wanted, columns):  # or another process was faster
             raise
     finally:
         shutil.rmtree(building, ignore_errors=True)
-    _sweep(folder)
+    sweep(folder)
     return Store(folder)
 
 
@@ -250,8 +250,8 @@ class _Writer:
         return {"dtype": self.dtype.str, "sequences": self.sequences, "values": self.values}
 
 
-def _replace(building: Path, folder: Path) -> None:
-    """A folder cannot be renamed over a full one: the old store steps aside first."""
+def swap_in(building: Path, folder: Path) -> None:
+    """A folder cannot be renamed over a full one: the old one steps aside first."""
     aside = folder.with_name(f"{folder.name}.old-{os.getpid()}")
     with suppress(FileNotFoundError):
         folder.rename(aside)
@@ -265,8 +265,8 @@ def _replace(building: Path, folder: Path) -> None:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _sweep(folder: Path) -> None:
-    """Remove what killed builders have left beside the store."""
+def sweep(folder: Path) -> None:
+    """Remove what killed builders have left beside a folder."""
     for path in folder.parent.iterdir():
         if path.name.startswith((f"{folder.name}.building-", f"{folder.name}.old-")):
             with suppress(OSError):

@@ -337,7 +337,7 @@ class Trainer:
                 self.standing.split *= 2
                 report.say(
                     f"step {step}: out of memory; batches are now computed in {self.standing.split} pieces, "
-                    "and the step stays the same"
+                    "whose gradients add up"
                 )
                 parts = None
 

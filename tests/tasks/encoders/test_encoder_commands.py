@@ -243,3 +243,39 @@ def test_several_seeds_have_a_mean_and_a_spread(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "runs" / "seeds.json").read_text()) == whole
     with pytest.raises(ConfigError, match="takes 2 or more"):
         train_seeds(tmp_path / "toy.toml", out=tmp_path / "runs", seeds=1)
+
+
+def test_words_get_vectors_of_a_layer(tmp_path: Path, text: str) -> None:
+    folder = folder_of(tmp_path / "model", EmbedConfig())
+    out = tmp_path / "w.npy"
+    said(lambda console: meaning.embed(folder, text, out, layer=1, words=True, device="cpu", console=console))
+    names = [json.loads(line) for line in (tmp_path / "w.npy.texts.jsonl").read_text().splitlines()]
+    assert names[:3] == ["1\tsun", "1\train", "2\told"]
+    own = load_embedder(folder, device="cpu").words(Path(text).read_text().splitlines(), layers=[1])
+    assert np.array_equal(np.load(out), np.concatenate([each.vectors[0] for each in own]))
+    with pytest.raises(ConfigError, match="only --layer goes with it"):
+        meaning.embed(folder, text, out, pool="max", words=True, device="cpu", console=Console(quiet=True))
+
+
+def test_a_tagger_is_evaluated_span_by_span(tmp_path: Path) -> None:
+    sentences = [
+        [(word, "B-s" if word == "sun" else "O") for word in each.split()] for each in toys.texts(60)
+    ]
+    lines = "\n".join("".join(f"{word} {tag}\n" for word, tag in each) for each in sentences)
+    (tmp_path / "a.conll").write_text(lines, encoding="utf-8")
+    plain = {
+        "task": "tag",
+        "data": {"train": "a.conll", "valid": "a.conll", "root": str(tmp_path)},
+        "tokenizer": {"kind": "words", "vocabulary": 30},
+        "model": toys.TINY,
+        "optimizer": {"learning_rate": 3e-3, "warmup": 10},
+        "train": {"steps": 60, "validate_every": 60},
+    }
+    toys.train(plain, tmp_path / "model")
+    kept = json.loads((tmp_path / "model" / "metrics.json").read_text())["valid"]
+    found = commands.evaluate(
+        tmp_path / "model", [tmp_path / "a.conll"], device="cpu", console=Console(quiet=True)
+    )
+    assert found["f1"] == pytest.approx(kept["f1"])
+    assert found["f1"] > 0.9
+    assert found["labels"]["s"]["count"] == sum(tag == "B-s" for each in sentences for _, tag in each)

@@ -1,9 +1,5 @@
-from dataclasses import replace
-from pathlib import Path
-
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
 from sklearn.linear_model import LogisticRegression
 
 from regard.tasks.meaning.frozen import STRENGTHS, FrozenClassifier, FrozenError
@@ -163,37 +159,6 @@ def test_a_label_that_every_text_has_is_likely_everywhere():
     found = FrozenClassifier.fit(vectors, [[*each, "text"] for each in labels], multilabel=True)
     column = found.facts.labels.index("text")
     np.testing.assert_allclose(found.predict_proba(vectors)[:, column], 30.5 / 31)
-
-
-@pytest.mark.parametrize("multilabel", [False, True])
-def test_a_saved_classifier_is_the_same(tmp_path: Path, multilabel: bool):
-    vectors, labels = several(40) if multilabel else planted([20, 20, 9])
-    classifier = FrozenClassifier.fit(vectors, labels, multilabel=multilabel)
-    path = tmp_path / "frozen.safetensors"
-    classifier.save(path)
-    loaded = FrozenClassifier.load(path)
-    assert loaded.facts == classifier.facts
-    assert np.array_equal(loaded.predict_proba(vectors), classifier.predict_proba(vectors))
-    assert [each.name for each in tmp_path.iterdir()] == ["frozen.safetensors"]
-
-
-def test_weights_that_lie_column_by_column_are_saved_as_they_are_meant(tmp_path: Path):
-    classifier = FrozenClassifier.fit(*planted([20, 20, 9]), c=1.0)
-    turned = replace(classifier, weights=np.asfortranarray(classifier.weights))
-    turned.save(tmp_path / "frozen.safetensors")
-    assert np.array_equal(FrozenClassifier.load(tmp_path / "frozen.safetensors").weights, classifier.weights)
-
-
-def test_a_file_that_is_no_classifier_is_told(tmp_path: Path):
-    path = tmp_path / "other.safetensors"
-    with pytest.raises(FrozenError, match=r"other.safetensors: cannot be read"):
-        FrozenClassifier.load(path)
-    save_file({"weights": np.eye(2)}, path)
-    with pytest.raises(FrozenError, match="fit it again"):
-        FrozenClassifier.load(path)
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(FrozenError, match="cannot be read"):
-        FrozenClassifier.load(path)
 
 
 @pytest.mark.parametrize(

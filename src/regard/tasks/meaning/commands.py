@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 
 from regard.config import ConfigError
@@ -17,7 +18,7 @@ from regard.tasks.meaning import describe
 from regard.tasks.meaning.context import render as render_context
 from regard.tasks.meaning.context import word_in_context
 from regard.tasks.meaning.index import Index, Wanted
-from regard.tasks.meaning.vectors import save_vectors
+from regard.tasks.meaning.vectors import save_vectors, texts_path
 from regard.tasks.terminal import counting, say
 from regard.text import DataError, Origin
 
@@ -30,13 +31,25 @@ def embed(
     pool: PoolKind | None = None,
     normalised: bool | None = None,
     layer: int | None = None,
+    words: bool = False,
     too_long: TooLong = "cut",
     device: str = "auto",
     console: Console,
 ) -> None:
-    """A vector for each line, as a NumPy file."""
+    """A vector for each line, as a NumPy file; or for each word, and beside it which: line, tab, word."""
     texts = list(incoming(file))
     embedder = load_embedder(model, device=device)
+    if words:
+        if pool is not None or normalised is not None or too_long == "windows":
+            raise ConfigError(
+                "--words: a word is the mean of its tokens, as they are; only --layer goes with it"
+            )
+        found = embedder.words(texts, layers=[-1 if layer is None else layer], too_long=too_long)
+        names = [f"{line}\t{word}" for line, each in enumerate(found, start=1) for word in each.words]
+        vectors = np.concatenate([each.vectors[0] for each in found])
+        save_vectors(out, vectors, names)
+        say(console, f"{out}: {len(names):,} words; which they are is in {texts_path(out)}")
+        return
     with counting("lines", total=len(texts)) as advance:
         vectors = embedder.embed(
             texts, pool=pool, normalised=normalised, layer=layer, too_long=too_long, progress=advance

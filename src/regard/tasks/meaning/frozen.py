@@ -8,20 +8,15 @@ is one safetensors file, with the facts as JSON in its header: nothing is pickle
 to fit one, not to use it.
 """
 
-import json
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
 from regard.tasks.meaning.vectors import checked, finite
-from regard.train.checkpoint import replace
 
 ClassWeight = Literal["none", "balanced"]
 Labels = Sequence[str] | Sequence[Sequence[str]]
@@ -117,33 +112,6 @@ class FrozenClassifier:
         """For each text the labels that are at least so likely."""
         reached = self.predict_proba(vectors) >= threshold
         return [tuple(self.facts.labels[each] for each in np.flatnonzero(row)) for row in reached]
-
-    def save(self, path: Path | str) -> None:
-        # safetensors writes memory as it lies, and scikit-learn's weights may lie column by column
-        tensors = {
-            name: np.ascontiguousarray(each)
-            for name, each in (("weights", self.weights), ("bias", self.bias))
-        }
-        about = {"format": FORMAT, "facts": json.dumps(asdict(self.facts), ensure_ascii=False)}
-        replace(Path(path), lambda partial: save_file(tensors, partial, about))
-
-    @classmethod
-    def load(cls, path: Path | str) -> "FrozenClassifier":
-        try:
-            with safe_open(path, framework="np") as file:
-                about = file.metadata() or {}
-                if about.get("format") != FORMAT:
-                    raise FrozenError(
-                        f"{path}: {about.get('format', 'no format')!r} is not {FORMAT!r}: fit it again, or "
-                        "give the file of a frozen classifier"
-                    )
-                facts: dict[str, Any] = json.loads(about["facts"])
-                weights, bias = file.get_tensor("weights"), file.get_tensor("bias")
-        except (OSError, SafetensorError) as error:
-            raise FrozenError(
-                f"{path}: cannot be read ({error}); copy the file anew, or fit again"
-            ) from error
-        return cls(weights, bias, FrozenFacts(**{**facts, "labels": tuple(facts["labels"])}))
 
 
 def _targets(labels: Labels, multilabel: bool) -> tuple[tuple[str, ...], Matrix]:

@@ -14,9 +14,7 @@ neighbour; what it finds is scored and put in order as the exact search would.
 import json
 import os
 import shutil
-import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -24,6 +22,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
+from regard.data.store import swap_in, sweep
 from regard.tasks.meaning import graph as graphs
 from regard.tasks.meaning.nearest import Scores, nearest, rescored
 from regard.tasks.meaning.vectors import (
@@ -44,8 +43,6 @@ Wanted = Literal["auto", "exact", "faiss"]
 FORMAT = "regard index 1"
 EXACT_ROWS = 100_000
 """Up to so many rows, "auto" searches exactly."""
-ABANDONED = 24 * 3600
-"""Seconds after which a half-built folder counts as left by a builder that was killed."""
 
 _EXTRA = "pip install 'regard[search]'"
 _FILES = ("index.json", "vectors.npy", "texts.jsonl", "faiss.index")
@@ -140,10 +137,10 @@ class Index:
         building.mkdir(parents=True)
         try:
             _write(replace(self, fingerprint=fingerprint), building)
-            _put(building, folder)
+            swap_in(building, folder)
         finally:
             shutil.rmtree(building, ignore_errors=True)
-        _sweep(folder)
+        sweep(folder)
 
     @classmethod
     def load(cls, folder: Path | str) -> "Index":
@@ -233,27 +230,3 @@ def _write(index: Index, folder: Path) -> None:
     for path in folder.iterdir():
         with path.open("rb") as file:
             os.fsync(file.fileno())
-
-
-def _put(building: Path, folder: Path) -> None:
-    """A folder cannot be renamed over a full one: the old index steps aside first."""
-    aside = folder.with_name(f"{folder.name}.old-{os.getpid()}")
-    with suppress(FileNotFoundError):
-        folder.rename(aside)
-    try:
-        building.rename(folder)
-    except OSError:
-        if aside.exists() and not folder.exists():
-            aside.rename(folder)
-        raise
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-
-
-def _sweep(folder: Path) -> None:
-    """Remove what killed builders have left beside the index."""
-    for path in folder.parent.iterdir():
-        if path.name.startswith((f"{folder.name}.building-", f"{folder.name}.old-")):
-            with suppress(OSError):
-                if time.time() - path.stat().st_mtime > ABANDONED:
-                    shutil.rmtree(path, ignore_errors=True)
