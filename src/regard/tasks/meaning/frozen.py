@@ -3,9 +3,8 @@
     P(class | v) = softmax(W v + b)         one label for each text
     P(label | v) = sigmoid(w v + b)         any number of labels: each for itself, against the rest
 
-W and b minimise the sum of cross-entropies plus |W|^2 / 2C. The vectors are taken as they are. A classifier
-is one safetensors file, with the facts as JSON in its header: nothing is pickled, and scikit-learn is needed
-to fit one, not to use it.
+W and b minimise the sum of cross-entropies plus |W|^2 / 2C. The vectors are taken as they are. What is found
+becomes the head of an ordinary model: scikit-learn is needed to fit it, not to use it.
 """
 
 import warnings
@@ -23,7 +22,6 @@ Labels = Sequence[str] | Sequence[Sequence[str]]
 """One for each text; or for each text all that it has, which may be none."""
 Matrix = npt.NDArray[np.float64]
 
-FORMAT = "regard frozen classifier 1"
 STRENGTHS = (0.1, 1.0, 10.0, 100.0)
 """The values of C that are tried, where none is given."""
 HELD_OUT = 0.2
@@ -31,7 +29,7 @@ MOST_STEPS = 2000
 
 
 class FrozenError(ValueError):
-    """A classifier that cannot be fitted or read; the message says why, and the remedy."""
+    """A classifier that cannot be fitted; the message says why, and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
