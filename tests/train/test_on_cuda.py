@@ -43,11 +43,13 @@ def losses(
     compiled: bool = False,
     rate: float = 1e-3,
     r_drop: float = 0.0,
+    frozen: bool = False,
     **settings: Any,
 ) -> tuple[list[list[float]], Engine]:
     """What the steps leave to be read, and the engine that made them."""
     torch.manual_seed(0)
     model = Seq2Seq(replace(SHAPE, dropout=dropout).build(VOCABULARY)).cuda().train()
+    model.encoder.requires_grad_(not frozen)
     loss = TranslationLoss(model, LossConfig(r_drop=r_drop))
     if compiled:
         loss.compile()
@@ -85,6 +87,19 @@ def test_a_captured_step_is_the_step_as_it_is_written(
         (replayed.average.current, written.average.current),
     ):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-3 if bfloat16 else 1e-5)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"factor": lambda name: 0.5 if name.startswith("encoder") else 1.0}, {"frozen": True}],
+    ids=["factors", "frozen"],
+)
+def test_a_captured_step_knows_factors_on_the_rate_and_weights_that_stay(settings: dict[str, Any]) -> None:
+    _, written = losses(**settings)
+    _, replayed = losses(**settings, captured=True)
+    torch.testing.assert_close(replayed.weights.values, written.weights.values, rtol=0, atol=1e-5)
+    for (name, one), other in zip(replayed.model.named_parameters(), written.model.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-5, msg=name)
 
 
 def test_captured_dropout_falls_differently_at_every_step_and_is_a_function_of_it() -> None:
