@@ -145,6 +145,7 @@ class Run:
             ranks=ALONE,
             console=Console(file=self.said, width=200),
             d_model=8,
+            tokens=64,
             static=False,
             metric=metric,
             validate=validate,

@@ -1,15 +1,26 @@
 """The names of each family, ours on the left and Hugging Face's on the right; read in both directions.
 
 `#` is the number of a layer and `*` is weight or bias. Where there are three names, our matrix is the three
-laid one under the other: [query ; key ; value].
+laid one under the other: [query ; key ; value]. A `^T` behind a name says that their matrix is ours
+transposed.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 DENSE = "dense/"
 """Before the names of tensors of a sentence-transformers Dense module, which has a file of its own."""
+
+
+class Theirs(NamedTuple):
+    """What one of our parameters is called there."""
+
+    names: tuple[str, ...]
+    """None, if the family has no such parameter; several, if ours is theirs one under the other."""
+    turned: bool
+    """Their matrix is ours transposed. (A vector stays as it is.)"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -18,8 +29,12 @@ class Family:
     """The `model_type`."""
     stem: str
     """What the names of its architectures begin with."""
-    encoder: Mapping[str, str]
-    """Names of parameters of the encoder, without the prefix."""
+    prefix: str
+    """Before the names of the body's tensors, in a model that has a head."""
+    body: Mapping[str, str]
+    """Names of parameters of the encoder, or of a decoder below its head, without the prefix."""
+    buffers: tuple[str, ...]
+    """Tensors that are no parameters: functions of the sizes, not read."""
     heads: Mapping[str, Mapping[str, str]]
     """Names of parameters of each kind of head."""
     aliases: Mapping[str, str]
@@ -30,13 +45,13 @@ class Family:
     """What a key means that is not there."""
 
     @property
-    def prefix(self) -> str:
-        """Before the names of the encoder's tensors, in a model that has a head."""
-        return f"{self.name}."
+    def layers(self) -> str:
+        """Before the number of a layer, in the names of its tensors."""
+        return next(name for name in self.body.values() if "#" in name).partition("#")[0]
 
-    def foreign(self, name: str, head: str) -> tuple[str, ...]:
-        """Their names, without the prefix, for one of ours; none, if the family has no such parameter."""
-        table = {**self.encoder, **self.heads[head]}
+    def foreign(self, name: str, head: str) -> Theirs:
+        """Their names, without the prefix, for one of ours."""
+        table = {**self.body, **self.heads[head]}
         layer = re.search(r"\.layers\.(\d+)\.", name)
         pattern = name if layer is None else name.replace(layer[0], ".layers.#.", 1)
         if pattern in table:
@@ -45,7 +60,8 @@ class Family:
             stem, _, kind = pattern.rpartition(".")
             found = table.get(f"{stem}.*", "")
         number = layer[1] if layer else ""
-        return tuple(each.replace("#", number).replace("*", kind) for each in found.split())
+        names = tuple(each.replace("#", number).replace("*", kind) for each in found.split())
+        return Theirs(tuple(each.removesuffix("^T") for each in names), found.endswith("^T"))
 
 
 _EMBEDDINGS = {
@@ -79,6 +95,18 @@ _DISTILBERT = {
     "encoder.body.layers.#.feed_forward.output.*": "transformer.layer.#.ffn.lin2.*",
     "encoder.body.layers.#.feed_forward_residual.norm.*": "transformer.layer.#.output_layer_norm.*",
 }
+_GPT2 = {
+    "embedding.tokens.*": "wte.*",
+    "embedding.positions.table.*": "wpe.*",
+    "body.layers.#.attention_residual.norm.*": "h.#.ln_1.*",
+    "body.layers.#.attention.project.*": "h.#.attn.c_attn.*^T",
+    "body.layers.#.attention.output.*": "h.#.attn.c_proj.*^T",
+    "body.layers.#.feed_forward_residual.norm.*": "h.#.ln_2.*",
+    "body.layers.#.feed_forward.inner.*": "h.#.mlp.c_fc.*^T",
+    "body.layers.#.feed_forward.output.*": "h.#.mlp.c_proj.*^T",
+    "body.final_norm.*": "ln_f.*",
+}
+_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 _TAG = {"head.output.*": "classifier.*"}
 _EMBED = {"head.project.*": f"{DENSE}linear.*"}
 
@@ -118,7 +146,9 @@ _BERT_DEFAULTS = {
 BERT = Family(
     name="bert",
     stem="Bert",
-    encoder=_BERT,
+    prefix="bert.",
+    body=_BERT,
+    buffers=_BUFFERS,
     heads={
         "masked": {
             "head.dense.*": "cls.predictions.transform.dense.*",
@@ -138,7 +168,9 @@ BERT = Family(
 ROBERTA = Family(
     name="roberta",
     stem="Roberta",
-    encoder=_BERT,
+    prefix="roberta.",
+    body=_BERT,
+    buffers=_BUFFERS,
     heads={
         "masked": {
             "head.dense.*": "lm_head.dense.*",
@@ -157,7 +189,9 @@ ROBERTA = Family(
 DISTILBERT = Family(
     name="distilbert",
     stem="DistilBert",
-    encoder=_DISTILBERT,
+    prefix="distilbert.",
+    body=_DISTILBERT,
+    buffers=_BUFFERS,
     heads={
         "masked": {
             "head.dense.*": "vocab_transform.*",
@@ -186,8 +220,47 @@ DISTILBERT = Family(
     },
     defaults={**_BERT_DEFAULTS, "layers": 6, "segments": 0, "head_dropout": 0.2},
 )
+GPT2 = Family(
+    name="gpt2",
+    stem="GPT2",
+    prefix="transformer.",
+    body=_GPT2,
+    buffers=("h.#.attn.bias", "h.#.attn.masked_bias"),
+    heads={"language": {"head.weight": "lm_head.weight"}},
+    aliases={},
+    keys={
+        "vocabulary": "vocab_size",
+        "d_model": "n_embd",
+        "layers": "n_layer",
+        "heads": "n_head",
+        "d_ff": "n_inner",
+        "activation": "activation_function",
+        "dropout": "resid_pdrop",
+        "embedding_dropout": "embd_pdrop",
+        "attention_dropout": "attn_pdrop",
+        "rows": "n_positions",
+        "eps": "layer_norm_epsilon",
+        "std": "initializer_range",
+        "pad": "pad_token_id",
+    },
+    defaults={
+        "vocabulary": 50257,
+        "d_model": 768,
+        "layers": 12,
+        "heads": 12,
+        "d_ff": None,
+        "activation": "gelu_new",
+        "dropout": 0.1,
+        "embedding_dropout": 0.1,
+        "attention_dropout": 0.1,
+        "rows": 1024,
+        "eps": 1e-5,
+        "std": 0.02,
+        "pad": None,
+    },
+)
 
-FAMILIES = {
+ENCODERS = {
     "bert": BERT,
     "roberta": ROBERTA,
     "xlm-roberta": ROBERTA,
@@ -195,3 +268,5 @@ FAMILIES = {
     "distilbert": DISTILBERT,
 }
 """By `model_type`. XLM-RoBERTa and CamemBERT are RoBERTa with other vocabularies."""
+DECODERS = {"gpt2": GPT2}
+"""Language models, by `model_type`. DistilGPT-2 and DialoGPT call themselves gpt2."""

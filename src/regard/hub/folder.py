@@ -1,4 +1,5 @@
-"""Folders of Hugging Face, both ways: BERT, RoBERTa and DistilBERT, and sentence-transformers around them.
+"""Folders of Hugging Face, both ways: BERT, RoBERTa and DistilBERT, and sentence-transformers around them;
+and language models of GPT-2's family.
 
 A round trip keeps every weight to the bit, if the folder's are float32; others become float32. After writing,
 the folder is read back and compared before it gets its name.
@@ -7,6 +8,7 @@ the folder is read back and compared before it gets its name.
 import os
 import re
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -14,12 +16,31 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from regard.hub.files import INDEX, WEIGHTS, HubError, read_table, read_tensors, write_json, write_tensors
+from regard.hub.decoders import (
+    check_architecture,
+    check_decoder,
+    decoder_facts,
+    generation_facts,
+    read_decoder_config,
+    tie,
+)
+from regard.hub.families import DECODERS, ENCODERS, GPT2
+from regard.hub.files import (
+    INDEX,
+    WEIGHTS,
+    HubError,
+    read_table,
+    read_table_if_there,
+    read_tensors,
+    write_json,
+    write_tensors,
+)
 from regard.hub.reading import Facts, Problem, read_encoder, read_head, read_problem
 from regard.hub.sentences import MODULES, read_sentences, write_sentences
 from regard.hub.tokens import read_tokenizer, write_tokenizer
 from regard.hub.weights import canonical, check_layers, read_weights, warn_left_out, write_names
 from regard.hub.writing import config_facts, family_of
+from regard.models.decoder import DecoderConfig
 from regard.models.headed import HeadedConfig
 from regard.models.heads import ClassifyConfig, EmbedConfig, HeadConfig, MaskedConfig, TagConfig
 from regard.text import Tokenizer
@@ -27,7 +48,7 @@ from regard.text import Tokenizer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A model of strangers in our words, or one of ours on the way to them."""
+    """An encoder of strangers with its head, in our words, or one of ours on the way to them."""
 
     config: HeadedConfig
     weights: dict[str, Tensor]
@@ -45,6 +66,19 @@ class Checkpoint:
     """Parameters that the folder does not have, so they are at their first values."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecoderCheckpoint:
+    """The same for a language model."""
+
+    config: DecoderConfig
+    weights: dict[str, Tensor]
+    """By the names of `Decoder(config).named_parameters()`: these, and none besides. A tied output matrix is
+    the embedding's and has no name of its own."""
+    tokenizer: Tokenizer
+    longest: int
+    """The most tokens that a text may have, with what is generated."""
+
+
 def is_foreign(folder: Path) -> bool:
     """Whether it looks like a folder of Hugging Face, and not of regard."""
     path = Path(folder) / "config.json"
@@ -55,26 +89,29 @@ def is_foreign(folder: Path) -> bool:
     return "model_type" in facts and "format" not in facts
 
 
+def is_decoder(folder: Path) -> bool:
+    """Whether it is such a folder with a language model in it: one for `read_decoder`."""
+    facts = read_table_if_there(Path(folder) / "config.json") if is_foreign(folder) else {}
+    kind = facts.get("model_type")
+    return isinstance(kind, str) and kind in DECODERS
+
+
 def read_folder(folder: Path) -> Checkpoint:
-    """A folder as it is; nothing in it is executed. The attention weights' dropout is not taken over: the
-    fused kernels have none."""
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise HubError(f"{folder}: no such folder; give one that holds config.json and {WEIGHTS}")
+    """An encoder's folder as it is; nothing in it is executed. The attention weights' dropout is not taken
+    over: the fused kernels have none. A language model is refused: it has no encoder."""
+    folder = _checked(folder)
     sentences = read_sentences(folder)
     root = sentences.root if sentences else folder
-    facts = Facts(root / "config.json")
+    facts = Facts(root / "config.json", ENCODERS)
     family = facts.family
-    file = root / (WEIGHTS if (root / WEIGHTS).exists() else INDEX)
-    tensors = canonical(read_tensors(root), family, file, tied=facts.tied)
-    check_layers(tensors, family, facts.count("layers"), file)
+    file, tensors = _tensors(root, facts)
     head: HeadConfig
     labels: tuple[str, ...]
     if sentences and sentences.head:
         head, labels = sentences.head, ()
     else:
         head, labels = read_head(facts.kind(tensors) or "embed", facts, tensors)
-    pooler = family.encoder.get("encoder.pooler.dense.*", "").replace("*", "weight") in tensors
+    pooler = family.body.get("encoder.pooler.dense.*", "").replace("*", "weight") in tensors
     pooler = pooler or (isinstance(head, ClassifyConfig) and head.pool.kind == "pooler")
     config = HeadedConfig(encoder=read_encoder(facts, pooler=pooler), head=head)
     if sentences:
@@ -104,7 +141,41 @@ def read_folder(folder: Path) -> Checkpoint:
     )
 
 
-def write_folder(checkpoint: Checkpoint, folder: Path) -> None:
+def read_decoder(folder: Path) -> DecoderCheckpoint:
+    """A language model's folder, in the same way. generation_config.json is passed over: how to draw or
+    search is the caller's choice."""
+    folder = _checked(folder)
+    facts = Facts(folder / "config.json", DECODERS)
+    check_architecture(facts)
+    if (folder / MODULES).exists():
+        raise HubError(
+            f"{folder / MODULES}: a model for vectors of sentences, no language model; take the file out if "
+            "you want the model below all the same"
+        )
+    file, tensors = _tensors(folder, facts)
+    config = read_decoder_config(facts, tied=tie(tensors, facts))
+    weights, _ = read_weights(tensors, config, facts.family, file)
+    warn_left_out(tensors, file)
+    tokenizer, most = read_tokenizer(folder, facts.family, config.vocabulary, lower_case=False)
+    longest = min(config.positions.longest, most or config.positions.longest)
+    return DecoderCheckpoint(config=config, weights=weights, tokenizer=tokenizer, longest=longest)
+
+
+def _checked(folder: Path) -> Path:
+    if not Path(folder).is_dir():
+        raise HubError(f"{folder}: no such folder; give one that holds config.json and {WEIGHTS}")
+    return Path(folder)
+
+
+def _tensors(folder: Path, facts: Facts) -> tuple[Path, dict[str, Tensor]]:
+    """The tensors, of as many layers as config.json says, and the file that errors about them name."""
+    file = folder / (WEIGHTS if (folder / WEIGHTS).exists() else INDEX)
+    tensors = canonical(read_tensors(folder), facts.family, file, tied=facts.tied)
+    check_layers(tensors, facts.family, facts.count("layers"), file)
+    return file, tensors
+
+
+def write_folder(checkpoint: Checkpoint | DecoderCheckpoint, folder: Path) -> None:
     """A folder that transformers and, for an embedder, sentence-transformers open; in float32."""
     folder = Path(folder).resolve()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -115,8 +186,14 @@ def write_folder(checkpoint: Checkpoint, folder: Path) -> None:
     except OSError as error:
         raise HubError(f"{partial}: could not be made ({error.strerror or error})") from error
     try:
-        _write(checkpoint, partial)
-        _compare(checkpoint, read_folder(partial))
+        if isinstance(checkpoint, DecoderCheckpoint):
+            _write_decoder(checkpoint, partial)
+            written = read_decoder(partial)
+            _compare_weights(checkpoint.weights, written.weights)
+            _compare_ids(checkpoint, written)
+        else:
+            _write(checkpoint, partial)
+            _compare(checkpoint, read_folder(partial))
         partial.replace(folder)
     except OSError as error:
         raise HubError(f"{folder}: could not be written ({error}); free some space") from error
@@ -128,15 +205,7 @@ def _write(checkpoint: Checkpoint, folder: Path) -> None:
     config, tokenizer = checkpoint.config, checkpoint.tokenizer
     encoder = config.encoder
     family = family_of(config, tokenizer)
-    if len(tokenizer) > encoder.vocabulary:
-        raise HubError(
-            f"the tokenizer has {len(tokenizer)} ids, but the model vectors for {encoder.vocabulary}: give "
-            "the tokenizer that it was trained with"
-        )
-    if not 0 < checkpoint.longest <= encoder.positions.longest:
-        raise HubError(
-            f"longest={checkpoint.longest} must be from 1 to {encoder.positions.longest} positions"
-        )
+    _check_sizes(checkpoint, encoder.vocabulary, encoder.positions.longest)
     model, dense = write_names(checkpoint.weights, config, family)
     write_json(
         folder / "config.json",
@@ -146,20 +215,57 @@ def _write(checkpoint: Checkpoint, folder: Path) -> None:
     write_tokenizer(folder, tokenizer, longest=checkpoint.longest, segments=encoder.embedding.segments > 1)
     if isinstance(config.head, EmbedConfig):
         write_sentences(folder, config.head, dense, d_model=encoder.d_model, longest=checkpoint.longest)
+    _open_to_all(folder)
+
+
+def _write_decoder(checkpoint: DecoderCheckpoint, folder: Path) -> None:
+    config, tokenizer = checkpoint.config, checkpoint.tokenizer
+    body = check_decoder(config)
+    _check_sizes(checkpoint, config.vocabulary, config.positions.longest)
+    model, _ = write_names(checkpoint.weights, config, GPT2)
+    write_json(folder / "config.json", decoder_facts(config, body, tokenizer))
+    write_json(folder / "generation_config.json", generation_facts(tokenizer))
+    write_tensors(folder / WEIGHTS, model)
+    write_tokenizer(folder, tokenizer, longest=checkpoint.longest, segments=False, framed=False)
+    _open_to_all(folder)
+
+
+def _check_sizes(checkpoint: Checkpoint | DecoderCheckpoint, vocabulary: int, positions: int) -> None:
+    ids = len(checkpoint.tokenizer)
+    if ids > vocabulary:
+        raise HubError(
+            f"the tokenizer has {ids} ids, but the model vectors for {vocabulary}: give the tokenizer that "
+            "it was trained with"
+        )
+    if not 0 < checkpoint.longest <= positions:
+        raise HubError(f"longest={checkpoint.longest} must be from 1 to {positions} positions")
+
+
+def _open_to_all(folder: Path) -> None:
     for path in folder.rglob(WEIGHTS):  # safetensors lets nobody else read its files
         path.chmod((folder / "config.json").stat().st_mode)
 
 
 def _compare(meant: Checkpoint, written: Checkpoint) -> None:
     """What cannot be told from the folder any more is not its business: dropout and first values."""
-    differ = [
-        name
-        for name, weight in meant.weights.items()
-        if name not in written.weights
-        or not torch.equal(weight.detach().cpu().float(), written.weights[name])
-    ]
+    _compare_weights(meant.weights, written.weights)
     labels = written.labels if isinstance(meant.config.head, ClassifyConfig | TagConfig) else ()
-    if differ or meant.weights.keys() != written.weights.keys():
-        raise HubError(f"what was written reads back differently: {differ[:3]}; please report it")
     if meant.longest != written.longest or (meant.labels and meant.labels != labels):
         raise HubError("what was written reads back with other lengths or labels; please report it")
+
+
+def _compare_weights(meant: Mapping[str, Tensor], written: Mapping[str, Tensor]) -> None:
+    differ = [
+        name
+        for name, weight in meant.items()
+        if name not in written or not torch.equal(weight.detach().cpu().float(), written[name])
+    ]
+    if differ or meant.keys() != written.keys():
+        raise HubError(f"what was written reads back differently: {differ[:3]}; please report it")
+
+
+def _compare_ids(meant: DecoderCheckpoint, written: DecoderCheckpoint) -> None:
+    a, b = meant.tokenizer, written.tokenizer
+    same = a.vocabulary == b.vocabulary and (a.ids.start, a.ids.end) == (b.ids.start, b.ids.end)
+    if not same or meant.longest != written.longest:
+        raise HubError("what was written reads back with other lengths or tokens; please report it")

@@ -19,6 +19,8 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "cross_attention_hidden_size": (None,),
     "tie_encoder_decoder": (False, None),
     "pruned_heads": ({}, None),
+    "scale_attn_weights": (True,),
+    "scale_attn_by_inverse_layer_idx": (False, None),
     "quantization_config": (None,),
     "_attn_implementation": ("eager", "sdpa", "flash_attention_2", "flash_attention_3", None),
     "attn_implementation": ("eager", "sdpa", "flash_attention_2", "flash_attention_3", None),
@@ -34,7 +36,7 @@ _HARMLESS = """
     sinusoidal_pos_embds summary_activation summary_first_dropout summary_proj_to_labels summary_type
     summary_use_proj task_specific_params tf_legacy_loss tie_weights_ tie_word_embeddings tokenizer_class
     torch_dtype torchscript directionality transformers_version use_bfloat16 use_cache vocab_file
-    cls_token_id mask_token_id unk_token_id max_seq_length xla_device
+    cls_token_id mask_token_id unk_token_id max_seq_length xla_device n_ctx reorder_and_upcast_attn
     decoder_start_token_id begin_suppress_tokens suppress_tokens bad_words_ids num_beams num_beam_groups
     num_return_sequences temperature top_k top_p typical_p do_sample diversity_penalty early_stopping
     encoder_no_repeat_ngram_size exponential_decay_length_penalty forced_bos_token_id forced_eos_token_id

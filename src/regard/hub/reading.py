@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from regard.hub.families import FAMILIES, Family
+from regard.hub.families import DECODERS, ENCODERS, Family
 from regard.hub.files import HubError, read_table
 from regard.hub.keys import check_keys, refuse_code
 from regard.models.encoder import EncoderConfig
@@ -54,16 +54,14 @@ _KINDS = {
 class Facts:
     """A config.json, its keys checked; values are asked for by our words."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, families: Mapping[str, Family]) -> None:
+        """`families` are those that will do, by `model_type`."""
         self.path = path
         self.table = read_table(path)
         kind = self.table.get("model_type")
-        if not isinstance(kind, str) or kind not in FAMILIES:
-            raise HubError(
-                f"{path}: model_type={kind!r:.60} is none of {', '.join(FAMILIES)}: only these can be "
-                "read (where the key is missing from an old file, write it in)"
-            )
-        self.family: Family = FAMILIES[kind]
+        if not isinstance(kind, str) or kind not in families:
+            raise HubError(f"{path}: model_type={kind!r:.60} is {_other(kind, families)}")
+        self.family: Family = families[kind]
         refuse_code(self.table, path)
         check_keys(self.table, self.family.keys.values(), path)
 
@@ -112,6 +110,17 @@ class Facts:
             return None
         masked = self.family.heads["masked"]["head.dense.*"].replace("*", "weight")
         return "masked" if masked in present else "embed"
+
+
+def _other(kind: object, families: Mapping[str, Family]) -> str:
+    """What a `model_type` is that is none of the families, in the words of the error about it."""
+    wanted = ", ".join(families)
+    for others, sort in ((ENCODERS, "an encoder"), (DECODERS, "a language model")):
+        if isinstance(kind, str) and kind in others:
+            return f"{sort}, where one of {wanted} is wanted: give another folder"
+    return (
+        f"none of {wanted}: only these can be read (where the key is missing from an old file, write it in)"
+    )
 
 
 def read_encoder(facts: Facts, *, pooler: bool) -> EncoderConfig:

@@ -2,17 +2,18 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 
-from regard.hub.families import Family
+from regard.hub.families import GPT2, Family
 from regard.hub.files import HubError, read_json, read_table_if_there, read_text, write_json
 from regard.hub.keys import refuse_code
 from regard.text import Tokenizer
-from regard.text.specials import Role
+from regard.text.specials import Role, Specials, template
 
 _FILE = "tokenizer.json"
 _LIMIT = 256 * 2**20
@@ -25,6 +26,7 @@ _ROLES: dict[Role, str] = {
     "sep": "sep_token",
     "mask": "mask_token",
 }
+_END = "<|endoftext|>"
 _MAKE = "make one with transformers: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
 
 
@@ -42,13 +44,14 @@ def read_tokenizer(
             case "vocab.txt":
                 state = _from_words(folder, facts)
             case "vocab.json":
-                state = _from_merges(folder, facts)
+                state = _from_merges(folder, facts, family)
             case _:
                 state = read_json(path, _LIMIT)
-        _follow(state, facts)
+        _follow(state, facts, family)
         if lower_case:
             _put_lower_case(state)
-        tokenizer = Tokenizer(json.dumps(state))
+        text = json.dumps(state)
+        tokenizer = _with_ends(text, folder, facts) if family is GPT2 else Tokenizer(text)
     except HubError:
         raise
     except Exception as error:  # the library raises bare Exception
@@ -68,18 +71,22 @@ def read_tokenizer(
 
 def _source(folder: Path, family: Family) -> Path:
     """The file that the vocabulary is in."""
-    older = "vocab.json" if family.name == "roberta" else "vocab.txt"
+    older = "vocab.json" if family.name in ("roberta", "gpt2") else "vocab.txt"
     for name in (_FILE, older):
         if (folder / name).exists():
             return folder / name
     raise HubError(f"{folder}: no {_FILE} in it; {_MAKE}")
 
 
-def _follow(state: dict[str, Any], facts: Mapping[str, Any]) -> None:
-    """Where tokenizer_config.json says otherwise than BERT's normaliser in tokenizer.json, transformers
-    follows the former."""
-    normalizer = state.get("normalizer")
-    berts = str(facts.get("tokenizer_class", "")).startswith(("BertTokenizer", "DistilBertTokenizer"))
+def _follow(state: dict[str, Any], facts: Mapping[str, Any], family: Family) -> None:
+    """Where tokenizer_config.json says otherwise than BERT's normaliser in tokenizer.json, or than GPT-2's
+    splitter, transformers follows the former."""
+    normalizer, splitter = state.get("normalizer"), state.get("pre_tokenizer")
+    named = str(facts.get("tokenizer_class") or "")
+    gpts = family is GPT2 and named in ("", "GPT2Tokenizer", "GPT2TokenizerFast")
+    if gpts and isinstance(splitter, dict) and splitter.get("type") == "ByteLevel":
+        splitter["add_prefix_space"] = facts.get("add_prefix_space") is True
+    berts = named.startswith(("BertTokenizer", "DistilBertTokenizer"))
     if berts and isinstance(normalizer, dict) and normalizer.get("type") == "BertNormalizer":
         for theirs, key in (
             ("do_lower_case", "lowercase"),
@@ -129,8 +136,8 @@ def _from_words(folder: Path, facts: Mapping[str, Any]) -> Any:
     return json.loads(tokenizer.to_str())
 
 
-def _from_merges(folder: Path, facts: Mapping[str, Any]) -> Any:
-    """As RobertaTokenizer of transformers reads vocab.json and merges.txt."""
+def _from_merges(folder: Path, facts: Mapping[str, Any], family: Family) -> Any:
+    """As RobertaTokenizer and GPT2Tokenizer of transformers read vocab.json and merges.txt."""
     vocabulary = read_json(folder / "vocab.json", _LIMIT)
     if not isinstance(vocabulary, dict) or not all(type(id) is int for id in vocabulary.values()):
         raise HubError(f"{folder / 'vocab.json'}: no table of tokens and their ids; {_MAKE}")
@@ -138,12 +145,10 @@ def _from_merges(folder: Path, facts: Mapping[str, Any]) -> Any:
     pairs = [line.split(" ") for line in lines if not line.startswith("#version")]
     if any(len(pair) != 2 for pair in pairs):
         raise HubError(f"{folder / 'merges.txt'}: a line that is no pair of tokens; {_MAKE}")
-    names = _special_tokens(
-        folder,
-        facts,
-        vocabulary,
-        {"unk": "<unk>", "sep": "</s>", "pad": "<pad>", "cls": "<s>", "mask": "<mask>"},
-    )
+    usual = {"unk": "<unk>", "sep": "</s>", "pad": "<pad>", "cls": "<s>", "mask": "<mask>"}
+    if family is GPT2:
+        usual = {"unk": _END, "bos": _END, "eos": _END}
+    names = _special_tokens(folder, facts, vocabulary, usual)
     space = facts.get("add_prefix_space") is True
     tokenizer = tokenizers.Tokenizer(models.BPE(vocabulary, [(a, b) for a, b in pairs], fuse_unk=False))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space)
@@ -151,11 +156,41 @@ def _from_merges(folder: Path, facts: Mapping[str, Any]) -> Any:
     tokenizer.add_special_tokens(
         [AddedToken(name, special=True, lstrip=role == "mask") for role, name in names.items()]
     )
-    cls, sep = names["cls"], names["sep"]
-    tokenizer.post_processor = processors.RobertaProcessing(
-        (sep, vocabulary[sep]), (cls, vocabulary[cls]), True, space
-    )
+    if family is GPT2:
+        tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+    else:
+        cls, sep = names["cls"], names["sep"]
+        tokenizer.post_processor = processors.RobertaProcessing(
+            (sep, vocabulary[sep]), (cls, vocabulary[cls]), True, space
+        )
     return json.loads(tokenizer.to_str())
+
+
+def _with_ends(text: str, folder: Path, facts: Mapping[str, Any]) -> Tokenizer:
+    """With the start and end that tokenizer_config.json or the map of special tokens names, where they are
+    not those that their spelling tells: a text that is generated must come to its end."""
+    tokenizer = Tokenizer(text)
+    told = {**read_table_if_there(folder / "special_tokens_map.json"), **facts}
+    start, end = (_told(told, role) or getattr(tokenizer.specials, role) for role in ("start", "end"))
+    for name in (start, end):
+        if name is not None and name not in tokenizer.vocabulary:
+            raise HubError(f"{folder}: the special token {name!r:.60} is not in the vocabulary; {_MAKE}")
+    specials = replace(tokenizer.specials, start=start, end=end)
+    return tokenizer if specials == tokenizer.specials else _unframed(text, specials)
+
+
+def _told(facts: Mapping[str, Any], role: Role) -> str | None:
+    token = facts.get(_ROLES[role])
+    return str(token.get("content") if isinstance(token, dict) else token) if token else None
+
+
+def _unframed(text: str, specials: Specials) -> Tokenizer:
+    """A tokenizer.json with nothing set around a text, and the roles declared in it."""
+    rust = tokenizers.Tokenizer.from_str(text)
+    known = set(Tokenizer(text).specials)
+    rust.add_special_tokens([AddedToken(name, special=True) for name in specials if name not in known])
+    rust.post_processor = template(replace(specials, cls=None, sep=None), rust.get_vocab())
+    return Tokenizer(rust.to_str())
 
 
 def _special_tokens(
@@ -174,16 +209,22 @@ def _special_tokens(
     return names
 
 
-def write_tokenizer(folder: Path, tokenizer: Tokenizer, *, longest: int, segments: bool) -> None:
+def write_tokenizer(
+    folder: Path, tokenizer: Tokenizer, *, longest: int, segments: bool, framed: bool = True
+) -> None:
     """As a PreTrainedTokenizerFast, which takes tokenizer.json as it is. Without `segments`, it is told not
-    to give any to the model."""
+    to give any to the model. Not `framed`, it sets no [CLS] and [SEP] around a text: a language model reads
+    the text alone."""
+    path = tokenizer.save(folder / _FILE)
+    if not framed and (tokenizer.specials.cls is not None or tokenizer.specials.sep is not None):
+        tokenizer = _unframed(path.read_text(encoding="utf-8"), tokenizer.specials)
+        tokenizer.save(path)
     names = {
         theirs: getattr(tokenizer.specials, ours)
         for ours, theirs in _ROLES.items()
         if getattr(tokenizer.specials, ours) is not None
     }
     inputs = ["input_ids", "token_type_ids", "attention_mask"]
-    tokenizer.save(folder / _FILE)
     write_json(folder / "special_tokens_map.json", names)
     write_json(
         folder / "tokenizer_config.json",

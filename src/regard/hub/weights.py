@@ -1,5 +1,6 @@
 """Tensors to weights and back, by the names of a family."""
 
+import re
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -9,10 +10,9 @@ from torch import Tensor
 
 from regard.hub.families import DENSE, Family
 from regard.hub.files import HubError, HubWarning, as_float32
+from regard.models.decoder import Decoder, DecoderConfig
 from regard.models.headed import Headed, HeadedConfig
 from regard.models.heads import MaskedConfig
-
-_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 
 
 def canonical(tensors: Mapping[str, Tensor], family: Family, where: Path, *, tied: bool) -> dict[str, Tensor]:
@@ -23,7 +23,7 @@ def canonical(tensors: Mapping[str, Tensor], family: Family, where: Path, *, tie
         plain = name.removeprefix(family.prefix)
         for old, new in (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias")):
             plain = plain.replace(old, new) if plain.endswith(old) else plain
-        if plain in _BUFFERS:
+        if re.sub(r"\.\d+\.", ".#.", plain, count=1) in family.buffers:
             continue
         if plain in found and not torch.equal(found[plain], tensor):
             raise HubError(f"{where}: {name} is there twice, with different values; save the model anew")
@@ -39,7 +39,7 @@ def canonical(tensors: Mapping[str, Tensor], family: Family, where: Path, *, tie
 
 def check_layers(tensors: Iterable[str], family: Family, layers: int, where: Path) -> None:
     """Before anything of that many layers is built."""
-    start = family.foreign("encoder.body.layers.0.attention.output.weight", "embed")[0].split(".0.")[0] + "."
+    start = family.layers
     held = {name.removeprefix(start).split(".")[0] for name in tensors if name.startswith(start)}
     if held != {str(index) for index in range(min(layers, len(held) + 1))}:
         raise HubError(
@@ -48,25 +48,30 @@ def check_layers(tensors: Iterable[str], family: Family, layers: int, where: Pat
         )
 
 
-def shapes(config: HeadedConfig) -> dict[str, torch.Size]:
+def shapes(config: HeadedConfig | DecoderConfig) -> dict[str, torch.Size]:
     """The parameters of a model, without building one."""
     with torch.device("meta"):
-        return {name: parameter.shape for name, parameter in Headed(config).named_parameters()}
+        model = Decoder(config) if isinstance(config, DecoderConfig) else Headed(config)
+        return {name: parameter.shape for name, parameter in model.named_parameters()}
+
+
+def _head(config: HeadedConfig | DecoderConfig) -> str:
+    return "language" if isinstance(config, DecoderConfig) else config.head.kind
 
 
 def read_weights(
-    tensors: dict[str, Tensor], config: HeadedConfig, family: Family, where: Path
+    tensors: dict[str, Tensor], config: HeadedConfig | DecoderConfig, family: Family, where: Path
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """All weights of a model of this shape, and the names of those that the folder does not have, which are
-    at their first values. `tensors` is emptied of what is used."""
-    kind = config.head.kind
+    at their first values (of a language model, none may be missing). `tensors` is emptied of what is used."""
+    kind = _head(config)
     wanted = shapes(config)
     missing = {
         name: absent
         for name in wanted
-        if (absent := [each for each in family.foreign(name, kind) if each not in tensors])
+        if (absent := [each for each in family.foreign(name, kind).names if each not in tensors])
     }
-    fresh = _fresh(missing, wanted)
+    fresh = () if isinstance(config, DecoderConfig) else _fresh(missing, wanted)
     for name, absent in missing.items():
         if name not in fresh:
             raise HubError(
@@ -76,8 +81,9 @@ def read_weights(
     for name, shape in wanted.items():
         if name in fresh:
             continue
-        names = family.foreign(name, kind)
+        names, turned = family.foreign(name, kind)
         part = torch.Size((shape[0] // len(names), *shape[1:]))
+        part = part[::-1] if turned else part
         for each in names:
             if tensors[each].shape != part:
                 raise HubError(
@@ -85,8 +91,9 @@ def read_weights(
                     "copy the folder anew"
                 )
         parts = [as_float32(tensors.pop(each), each, where) for each in names]
+        parts = [each.t().contiguous() for each in parts] if turned else parts
         weights[name] = parts[0] if len(parts) == 1 else torch.cat(parts)
-    if fresh:
+    if fresh and isinstance(config, HeadedConfig):
         first = dict(Headed(config).named_parameters())
         weights |= {name: first[name].detach() for name in fresh}
         warnings.warn(
@@ -117,10 +124,10 @@ def warn_left_out(tensors: Iterable[str], where: Path) -> None:
 
 
 def write_names(
-    weights: Mapping[str, Tensor], config: HeadedConfig, family: Family
+    weights: Mapping[str, Tensor], config: HeadedConfig | DecoderConfig, family: Family
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The tensors under their names: of the model, and of the Dense module behind it."""
-    wanted, kind = shapes(config), config.head.kind
+    wanted, kind = shapes(config), _head(config)
     if wanted.keys() != weights.keys():
         odd = sorted(wanted.keys() ^ weights.keys())
         raise HubError(f"the weights are not those of the configuration: {odd[:3]} on one side only")
@@ -133,12 +140,12 @@ def write_names(
                 f"the weight {name} is {list(tensor.shape)}, but the configuration makes it "
                 f"{list(wanted[name])}"
             )
-        names = family.foreign(name, kind)
+        names, turned = family.foreign(name, kind)
         for each, part in zip(names, tensor.chunk(len(names)), strict=True):
             if each.startswith(DENSE):
                 dense[each.removeprefix(DENSE)] = part
             else:
-                model[(prefix if name.startswith("encoder.") else "") + each] = part
-    if isinstance(config.head, MaskedConfig) and not config.head.tied:
+                model[("" if name.startswith("head.") else prefix) + each] = part.t() if turned else part
+    if isinstance(config, HeadedConfig) and isinstance(config.head, MaskedConfig) and not config.head.tied:
         model |= {second: model[name] for second, name in family.aliases.items()}
     return model, dense

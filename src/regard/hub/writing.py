@@ -6,6 +6,7 @@ from typing import Any
 from regard.hub.families import BERT, DISTILBERT, ROBERTA, Family
 from regard.hub.files import HubError, HubWarning
 from regard.hub.reading import Problem
+from regard.models.decoder import DecoderConfig
 from regard.models.encoder import EncoderConfig
 from regard.models.headed import HeadedConfig
 from regard.models.heads import ClassifyConfig, EmbedConfig, MaskedConfig, TagConfig
@@ -33,18 +34,16 @@ def family_of(config: HeadedConfig, tokenizer: Tokenizer) -> Family:
     if encoder.positions.first:
         family = ROBERTA
         pad = tokenizer.ids.pad
-        _require(
+        require(
             pad is not None and pad + 1 == encoder.positions.first,
             f"positions.first={encoder.positions.first}",
             f"RoBERTa counts positions from the id of its pad token + 1, and the tokenizer's is {pad}",
         )
-        _require(encoder.embedding.segments > 0, "embedding.segments=0", "RoBERTa has one or more")
+        require(encoder.embedding.segments > 0, "embedding.segments=0", "RoBERTa has one or more")
     elif encoder.embedding.segments == 0:
         family = DISTILBERT
-        _require(
-            not encoder.pooler, "encoder.pooler=true", "DistilBERT, which has no segments, has no pooler"
-        )
-        _require(body.norm.eps == 1e-12, f"norm.eps={body.norm.eps}", "DistilBERT's is 1e-12")
+        require(not encoder.pooler, "encoder.pooler=true", "DistilBERT, which has no segments, has no pooler")
+        require(body.norm.eps == 1e-12, f"norm.eps={body.norm.eps}", "DistilBERT's is 1e-12")
     else:
         family = BERT
     _check_head(config, family, body)
@@ -52,35 +51,11 @@ def family_of(config: HeadedConfig, tokenizer: Tokenizer) -> Family:
 
 
 def _check_encoder(encoder: EncoderConfig) -> TransformerConfig:
-    body, embedding, positions = encoder.body, encoder.embedding, encoder.positions
-    if not isinstance(body, TransformerConfig):
-        raise HubError("body.kind='recurrent' has no place in a Hugging Face folder: BERT's are Transformers")
-    attention, inner, norm = body.attention, body.feed_forward, body.norm
-    d_head = attention.width(encoder.d_model)
-    _require(not embedding.scaled, "embedding.scaled=true", "they do not scale")
-    _require(embedding.normed, "embedding.normed=false", "they normalise the sum")
-    _require(positions.kind == "learned", f"positions.kind={positions.kind!r}", "theirs are learned")
-    _require(
-        attention.kv_heads in (None, attention.heads), f"attention.kv_heads={attention.kv_heads}", "all heads"
-    )
-    free = attention.heads * d_head != encoder.d_model
-    _require(not free, f"attention.d_head={attention.d_head}", "theirs is d_model / heads")
-    _require(
-        attention.d_value in (None, d_head),
-        f"attention.d_value={attention.d_value}",
-        "theirs is d_model / heads",
-    )
-    _require(attention.bias, "attention.bias=false", "they have biases")
-    _require(
-        inner.activation in _ACTIVATIONS,
-        f"feed_forward.activation={inner.activation!r}",
-        f"theirs is one of {', '.join(_ACTIVATIONS)}",
-    )
-    _require(inner.bias, "feed_forward.bias=false", "they have biases")
-    _require(norm.kind == "layer", f"norm.kind={norm.kind!r}", "theirs is layer")
-    _require(norm.place == "post", f"norm.place={norm.place!r}", "theirs is post")
-    _require(not body.final_norm, "body.final_norm=true", "they have none")
-    _require(body.window is None, f"body.window={body.window}", "theirs see everything")
+    body, embedding = check_body(encoder), encoder.embedding
+    inner, norm = body.feed_forward, body.norm
+    require(embedding.normed, "embedding.normed=false", "they normalise the sum")
+    require(norm.place == "post", f"norm.place={norm.place!r}", "theirs is post")
+    require(not body.final_norm, "body.final_norm=true", "they have none")
     if inner.dropout or embedding.dropout != body.dropout:
         warnings.warn(
             f"the folder says dropout {body.dropout} for embedding and layers: feed_forward.dropout="
@@ -91,17 +66,48 @@ def _check_encoder(encoder: EncoderConfig) -> TransformerConfig:
     return body
 
 
+def check_body(config: EncoderConfig | DecoderConfig) -> TransformerConfig:
+    """What no family has, encoders or decoders; the body, if it is one that some family has."""
+    body = config.body
+    if not isinstance(body, TransformerConfig):
+        raise HubError("body.kind='recurrent' has no place in a Hugging Face folder: theirs are Transformers")
+    attention, inner, norm, positions = body.attention, body.feed_forward, body.norm, config.positions
+    d_head = attention.width(config.d_model)
+    require(not config.embedding.scaled, "embedding.scaled=true", "they do not scale")
+    require(positions.kind == "learned", f"positions.kind={positions.kind!r}", "theirs are learned")
+    require(
+        attention.kv_heads in (None, attention.heads), f"attention.kv_heads={attention.kv_heads}", "all heads"
+    )
+    free = attention.heads * d_head != config.d_model
+    require(not free, f"attention.d_head={attention.d_head}", "theirs is d_model / heads")
+    require(
+        attention.d_value in (None, d_head),
+        f"attention.d_value={attention.d_value}",
+        "theirs is d_model / heads",
+    )
+    require(attention.bias, "attention.bias=false", "they have biases")
+    require(
+        inner.activation in _ACTIVATIONS,
+        f"feed_forward.activation={inner.activation!r}",
+        f"theirs is one of {', '.join(_ACTIVATIONS)}",
+    )
+    require(inner.bias, "feed_forward.bias=false", "they have biases")
+    require(norm.kind == "layer", f"norm.kind={norm.kind!r}", "theirs is layer")
+    require(body.window is None, f"body.window={body.window}", "theirs see everything")
+    return body
+
+
 def _check_head(config: HeadedConfig, family: Family, body: TransformerConfig) -> None:
     match config.head:
         case MaskedConfig() as head:
             activation = "gelu" if family is ROBERTA else body.feed_forward.activation
-            _require(
+            require(
                 head.activation == activation,
                 f"head.activation={head.activation!r}",
                 f"{family.stem}'s would be {activation}",
             )
-            _require(head.eps == body.norm.eps, f"head.eps={head.eps}", f"theirs is norm.eps={body.norm.eps}")
-            _require(
+            require(head.eps == body.norm.eps, f"head.eps={head.eps}", f"theirs is norm.eps={body.norm.eps}")
+            require(
                 not head.next_sentence or family is BERT,
                 "head.next_sentence=true",
                 "of the families only BERT",
@@ -111,19 +117,19 @@ def _check_head(config: HeadedConfig, family: Family, body: TransformerConfig) -
                 family.name, ("first", "relu")
             )
             rule = f"{family.stem} classifies with pool.kind={pool!r}, inner={inner!r}"
-            _require(head.pool.kind == pool, f"head.pool.kind={head.pool.kind!r}", rule)
-            _require(head.inner == inner, f"head.inner={head.inner!r}", rule)
+            require(head.pool.kind == pool, f"head.pool.kind={head.pool.kind!r}", rule)
+            require(head.inner == inner, f"head.inner={head.inner!r}", rule)
         case TagConfig() as head:
-            _require(head.words == "first", f"head.words={head.words!r}", "there, tokens are tagged")
+            require(head.words == "first", f"head.words={head.words!r}", "there, tokens are tagged")
         case EmbedConfig() as head:
-            _require(
+            require(
                 head.pool.kind in ("first", "mean", "max", "last"),
                 f"head.pool.kind={head.pool.kind!r}",
                 "sentence-transformers has first, mean, max and last",
             )
 
 
-def _require(holds: bool, setting: str, rule: str) -> None:
+def require(holds: bool, setting: str, rule: str) -> None:
     if not holds:
         raise HubError(
             f"{setting} has no place in a Hugging Face folder ({rule}): keep the model in a folder of regard"

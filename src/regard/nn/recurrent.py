@@ -10,6 +10,7 @@ looks at the state of that step and is not fed into the next one (no "input feed
 sentence needs one recurrent pass and then one packed attention.
 """
 
+import warnings
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,6 +26,9 @@ from regard.nn.pooling import ScoredAttention, pool_ends, pool_last
 from regard.nn.state import Memory, RecurrentState, Sources
 
 Hidden = Float[Tensor, "layers sequences d_hidden"]
+
+# Training keeps all weights in one vector, in an order of its own; cuDNN copies those of the cells into its order.
+warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -87,6 +87,7 @@ def build_trainer(job: Job, folder: Path, console: Console) -> Trainer:
         ranks=job.ranks,
         console=console,
         d_model=job.d_model,
+        tokens=recipe.batch.tokens * recipe.batch.parts,
         static=job.static,
         metric=job.metric,
         validate=job.validate,

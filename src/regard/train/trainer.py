@@ -39,8 +39,11 @@ TOLERATED = 5
 
 SAVED_AFTER = 120.0
 """Seconds after which a checkpoint is written, whatever the step."""
-LONG = 5e10
-"""Compiling wins its time back in runs with at least so many parameters times steps,"""
+SAVED_AFTER_LOOKING = 10.0
+"""Seconds after which one is written at a validation."""
+LONG = 2e14
+"""Compiling takes ten seconds and more; it wins them back in runs with at least so many parameters times
+tokens,"""
 LONG_MINUTES = 3.0
 """or with at least so much time."""
 
@@ -65,7 +68,8 @@ class TrainConfig:
     log_every: int = 50
     """Steps between lines of the log."""
     save_every: int = 0
-    """Steps between checkpoints; one is written at every validation anyway, and after two minutes."""
+    """Steps between checkpoints. One is written at the end anyway, after two minutes, and at a validation if
+    the last is ten seconds old: short runs would spend their time on it."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of the matrix products; weights are always float32. auto: bfloat16 on CUDA."""
     compile: Literal["auto", "yes", "no"] = "auto"
@@ -148,6 +152,7 @@ class Trainer:
         ranks: Ranks,
         console: Console,
         d_model: int,
+        tokens: int,
         static: bool,
         metric: tuple[str, Literal["high", "low"]] = ("loss", "low"),
         validate: Validate | None = None,
@@ -157,7 +162,7 @@ class Trainer:
         unit: str = "tokens",
     ) -> None:
         """`keep` is given the weights worth keeping, by name, with their figures: all of the model's, with
-        frozen ones and persistent buffers. `static` says that sizes never change from batch to batch, so
+        frozen ones and persistent buffers. A step takes about so many `tokens`. `static` says that sizes never change from batch to batch, so
         that a step can be compiled and captured. `factor` gives each parameter, by name, its factor on the
         learning rate. `perplexity` says whether surprise has one, `unit` what the tokens are to a user."""
         self.model, self.feed, self.config, self.ranks = model, feed, config, ranks
@@ -166,7 +171,7 @@ class Trainer:
         self._perplexity, self._unit = perplexity, unit
         on_cuda = ranks.device.type == "cuda"
         size = sum(parameter.numel() for parameter in model.parameters())
-        long = config.minutes >= LONG_MINUTES if config.minutes else size * config.steps >= LONG
+        long = config.minutes >= LONG_MINUTES if config.minutes else size * config.steps * tokens >= LONG
         self.compiled = static and (on_cuda and long if config.compile == "auto" else config.compile == "yes")
         captured = on_cuda and static and config.capture != "no"
         for name, done in (("compile", self.compiled), ("capture", captured)):
@@ -262,12 +267,12 @@ class Trainer:
                     last = standing.step >= standing.steps
                     if last or standing.step % config.log_every == 0:
                         self._log(report)
-                    if last or standing.step % config.validate_every == 0:
+                    looked = last or standing.step % config.validate_every == 0
+                    if looked:
                         self._look(report)
                         standing.seconds = before + time.monotonic() - began
                         standing.finished = self._finished()
-                        self._save()
-                    elif asked or self._is_due():
+                    if standing.finished or asked or self._is_due(looked):
                         self._save()
                     if standing.finished or asked:
                         break
@@ -283,15 +288,16 @@ class Trainer:
             stopped=stop.signal if not standing.finished else None,
         )
 
-    def _is_due(self) -> bool:
-        """Whether a checkpoint should be written between validations. Ranks have to agree, which costs a
-        message, so they ask rarely."""
-        step, late = self.standing.step, time.monotonic() - self._saved > SAVED_AFTER
+    def _is_due(self, looked: bool) -> bool:
+        """Whether a checkpoint should be written now, perhaps just after a validation. Ranks have to agree,
+        which costs a message, so they ask rarely."""
+        step, waited = self.standing.step, time.monotonic() - self._saved
         if self.config.save_every and step % self.config.save_every == 0:
             return True
+        late = waited > (SAVED_AFTER_LOOKING if looked else SAVED_AFTER)
         if self.ranks.count == 1:
             return late
-        return step % self.config.log_every == 0 and bool(self.ranks.share(late))
+        return (looked or step % self.config.log_every == 0) and bool(self.ranks.share(late))
 
     def _finished(self) -> bool:
         standing = self.standing

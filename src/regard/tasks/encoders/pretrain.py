@@ -27,7 +27,7 @@ from regard.data import BatchConfig, Store
 from regard.data.corruption import Corruption, MaskingConfig, word_starts
 from regard.models.headed import Headed
 from regard.models.heads import MaskedConfig, MaskedHead
-from regard.tasks.encoders.documents import DocumentCorpus, build_store
+from regard.tasks.documents import DocumentCorpus, build_store
 from regard.tasks.encoders.masked import Frame, MaskedBatch, MaskedFeed, NextChunks
 from regard.tasks.encoders.pretrain_recipe import PretrainRecipe
 from regard.tasks.encoders.settle import may_be_static, settle_longest, settle_tokenizer
@@ -36,7 +36,7 @@ from regard.tasks.feed import in_pieces
 from regard.tasks.job import Job
 from regard.tasks.recipe import Written
 from regard.tasks.splits import Split
-from regard.text import Skipped, Tokenizer
+from regard.text import Tokenizer
 from regard.train.objectives import HIDDEN, Sums, token_loss
 from regard.train.ranks import Ranks
 
@@ -123,7 +123,7 @@ def prepare(
     validator = Validator(recipe, model, tokenizer, text["valid"], frame, ranks)
     facts: dict[str, dict[str, int]] = {split: _facts(store) for split, store in text.items()}
     if ranks.first:
-        _say(console, recipe, facts, feed, validator, len(tokenizer), survey.skipped)
+        _say(console, recipe, corpus, facts, feed, validator, len(tokenizer))
     return Job(
         recipe=recipe,
         model=model,
@@ -192,17 +192,19 @@ def _of_documents(facts: Mapping[str, int]) -> str:
 def _say(
     console: Console,
     recipe: PretrainRecipe,
+    corpus: DocumentCorpus,
     facts: Mapping[str, Mapping[str, int]],
     feed: MaskedFeed,
     validator: "Validator",
     vocabulary: int,
-    skipped: Skipped,
 ) -> None:
-    train, valid = facts["train"], facts["valid"]
-    held = "" if recipe.data.valid else ", held out,"
+    train, valid, skipped = facts["train"], facts["valid"], corpus.survey.skipped
+    place = f" in {_of_documents(valid)}" + ("" if recipe.data.valid else ", held out,")
+    if corpus.share:
+        place = f", the {'end' if valid['documents'] == 1 else 'ends'} of {_of_documents(valid)},"
     lines = [
-        f"{train['tokens']:,} tokens in {_of_documents(train)} to learn from, {valid['tokens']:,} tokens in "
-        f"{_of_documents(valid)}{held} to validate on; {vocabulary:,} tokens in the vocabulary"
+        f"{train['tokens']:,} tokens in {_of_documents(train)} to learn from, {valid['tokens']:,} tokens"
+        f"{place} to validate on; {vocabulary:,} tokens in the vocabulary"
     ]
     if len(validator.rows) < validator.whole:
         lines.append(f"validated on {len(validator.rows):,} of {validator.whole:,} sequences")

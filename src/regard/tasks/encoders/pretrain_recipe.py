@@ -9,7 +9,7 @@ from regard.config import check_choices
 from regard.data import BatchConfig
 from regard.data.corruption import MaskingConfig
 from regard.models.shape import EncoderShape
-from regard.tasks.encoders.documents import DocumentsConfig
+from regard.tasks.documents import DocumentsConfig
 from regard.tasks.encoders.recipe import as_list, given, refuse_tokenizer
 from regard.tasks.recipe import Kind, Tables
 from regard.text import TokenizerConfig

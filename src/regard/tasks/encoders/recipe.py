@@ -81,7 +81,7 @@ def suited_encoder(
         "average": {"decay": round(min(0.9995, 1 - 10 / max(expected, 20)), 5)},
         "train": {
             "steps": steps,
-            "validate_every": max(20, expected // 10),
+            "validate_every": max(20, -(-expected // (6 if started else 10))),
             "log_every": max(1, min(100, expected // 50)),
         },
     }

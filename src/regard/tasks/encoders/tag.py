@@ -33,7 +33,7 @@ from regard.tasks.encoders.tagged import (
     mark_spans,
     tag_names,
 )
-from regard.tasks.encoders.tagger import Tagger, log_softmax
+from regard.tasks.encoders.tagger import Laid, Tagger, log_softmax
 from regard.tasks.job import Job
 from regard.tasks.recipe import Written
 from regard.text import Skipped, Tagged
@@ -134,6 +134,8 @@ def prepare(
         precision="bfloat16" if recipe.train.bfloat16(ranks.device) else "float32",
     )
     tagger = Tagger(reader, names, decode=recipe.head.decode)
+    with quietly():  # words that are cut are counted below
+        laid = tagger.lay_out(read["valid"].words)
     if ranks.first:
         _say(console, recipe, read, tagger, text, skipped)
     return Job(
@@ -143,7 +145,7 @@ def prepare(
         feed=TagFeed(
             text, plan, mean=recipe.head.words == "mean", static=static, rank=ranks.rank, ranks=ranks.count
         ),
-        validate=partial(_validate, tagger, read["valid"]),
+        validate=partial(_validate, tagger, laid, read["valid"]),
         metric=(metric, "low" if metric == "loss" else "high"),
         ranks=ranks,
         static=static,
@@ -232,10 +234,8 @@ def _loss(scores: Sequence[np.ndarray], wanted: Sequence[Sequence[int]]) -> floa
     return float(-own[counted].mean()) if counted.any() else float("nan")
 
 
-def _validate(tagger: Tagger, read: Read) -> tuple[dict[str, float], str]:
-    with quietly():
-        scores = tagger.scores(read.words)
-    return measure(tagger, scores, read.tags), ""
+def _validate(tagger: Tagger, laid: Laid, read: Read) -> tuple[dict[str, float], str]:
+    return measure(tagger, tagger.score(laid), read.tags), ""
 
 
 def _test(tagger: Tagger, read: Read) -> tuple[dict[str, Any], list[str]]:

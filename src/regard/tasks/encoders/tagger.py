@@ -21,7 +21,7 @@ from regard.models.heads import TagHead
 from regard.tasks.encoders.reading import Piece, Reader, ReadingWarning
 from regard.tasks.encoders.tag_lines import Counts, LineFormat, line_format, tag_lines
 from regard.tasks.encoders.tag_recipe import Decode
-from regard.tasks.encoders.tag_windows import Window, windows
+from regard.tasks.encoders.tag_windows import windows
 from regard.tasks.encoders.tagged import mark_spans
 from regard.text import Span, spans, to_iob2
 from regard.text.files import scan
@@ -57,6 +57,17 @@ class TaggedWords:
                 for span in self.spans
             ],
         }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Laid:
+    """Sentences as a tagger reads them."""
+
+    pieces: Sequence[Piece]
+    owners: np.ndarray
+    """For each token of the pieces, the word that it speaks for, counted over all sentences; -1: none."""
+    sizes: Sequence[int]
+    """Words of each sentence."""
 
 
 class Tagger:
@@ -125,31 +136,45 @@ class Tagger:
 
         The mean of the scores of a word's tokens is the score of their mean, for the head is linear.
         """
+        return self.score(self.lay_out(sentences), progress=progress)
+
+    def lay_out(self, sentences: Sequence[Words]) -> Laid:
+        """Sentences as they are read; for those that are scored again and again."""
         pieces: list[Piece] = []
-        parts: list[Window] = []
-        cut = 0
+        owners: list[np.ndarray] = []
+        whole = cast(TagHead, self.reader.model.head).words == "mean"
+        cut = before = 0
         for number, words in enumerate(sentences):
             encoding = self.reader.tokenizer.encode_words(words, template="cls")
             found, long = windows(encoding, self.reader.longest)
-            parts += found
-            pieces += [Piece(part.ids, None, number) for part in found]
+            for part in found:
+                pieces.append(Piece(part.ids, None, number))
+                owner = np.full(len(part.ids), -1)
+                for word, place in part.spoken:
+                    owner[place] = before + word
+                owners.append(owner[np.asarray(part.firsts)] if whole else owner)
             cut += long
+            before += len(words)
         if cut:
             warnings.warn(
                 f"{cut} words have more tokens than the {self.reader.longest} that this model reads: their "
                 "first ones spoke for them",
                 ReadingWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
+        tokens = np.concatenate(owners) if owners else np.zeros(0, dtype=np.int64)
+        return Laid(pieces, tokens, [len(words) for words in sentences])
+
+    def score(self, laid: Laid, *, progress: Callable[[int], None] | None = None) -> list[np.ndarray]:
         head = cast(TagHead, self.reader.model.head)
-        rows = self.reader.read(pieces, lambda states, _: head(states), rows="tokens", progress=progress)
-        scores = [np.full((len(words), len(self.labels)), np.nan, np.float32) for words in sentences]
-        for piece, part, row in zip(pieces, parts, rows, strict=True):
-            firsts = np.asarray(part.firsts)
-            for word, place in part.spoken:
-                own = row[firsts == place] if head.words == "mean" else row[place : place + 1]
-                scores[piece.text][word] = own.mean(axis=0)
-        return scores
+        rows = self.reader.read(laid.pieces, lambda states, _: head(states), rows="tokens", progress=progress)
+        sums = np.zeros((sum(laid.sizes), len(self.labels)), np.float32)
+        spoken = laid.owners >= 0
+        if rows:
+            np.add.at(sums, laid.owners[spoken], np.concatenate(rows)[spoken])
+        counts = np.bincount(laid.owners[spoken], minlength=len(sums)).astype(np.float32)
+        counts[counts == 0] = np.nan
+        return np.split(sums / counts[:, None], np.cumsum(laid.sizes)[:-1]) if laid.sizes else []
 
     def choose(self, scores: np.ndarray) -> np.ndarray:
         """The tags of a sentence, as numbers, from the scores of its words."""

@@ -1,13 +1,16 @@
-"""Documents for pretraining: which files, how they part, and their tokens on disk in chunks.
+"""Documents to learn a language from: which files, how they part, and their tokens on disk in chunks.
 
     document    lines of text, one after the other
     chunk       up to so many tokens of one document; a row of the token store
+
+What is held out to validate on is whole documents or, where they are few, the end of every document.
 
 A chunk ends at the end of a line where it is at least half full there, or else wherever it is full. Chunks
 hold all tokens of a document once and in order; what is left over at its end is a short one.
 """
 
 import json
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +22,7 @@ import numpy as np
 
 from regard.config import check_choices, to_dict
 from regard.data import Store, fingerprint, id_type, open_or_build
-from regard.tasks.splits import Reader, Split, Splits, check_hold_out
+from regard.tasks.splits import Reader, Split, Splits
 from regard.text import (
     DataError,
     OnError,
@@ -35,6 +38,18 @@ from regard.text.tables import Format
 PASSAGE = 1_000_000
 """Characters of a document that are in memory at once, and of lines that are encoded at once."""
 
+FEW = 100
+"""Documents; unless it is said, fewer are not held out whole."""
+
+END = 0.05
+"""Of each of them, this share is then held out."""
+
+LONG = 10_000
+"""Characters; only a longer line is cut inside."""
+
+NEAR = 100
+"""Characters from where a long line should be cut: a space no farther away is taken instead."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocumentsConfig:
@@ -42,7 +57,7 @@ class DocumentsConfig:
     """What is learned from: a file, or a list of files; plain text, or tables in which a row is a
     document."""
     valid: tuple[str, ...] = ()
-    """What progress is measured on. Without it, some of the training documents are held out."""
+    """What progress is measured on. Without it, some of the training text is held out."""
     test: tuple[str, ...] = ()
     """Stays empty: a pretrained model is measured by what is made of it."""
     root: str = ""
@@ -62,8 +77,10 @@ class DocumentsConfig:
     """Whether quotation marks enclose cells; unless given, in CSV they do, in TSV they do not."""
     header: bool | None = None
     """Whether the first row names the columns; unless given, it does if the column is given by name."""
-    hold_out: int = 0
-    """Documents held out for validation where there is no `valid`; 0: a twentieth, at most 1,000."""
+    hold_out: int | float = 0
+    """Held out for validation where there is no `valid`: so many documents or, below 1, this share of every
+    document, at its end, to the nearest line; 0: a twentieth of the documents, at most 1,000, or, where they
+    are fewer than 100, 0.05."""
     longest: int = 0
     """Most tokens of a sequence, special ones included; 0: as many as the model can read, at most 512."""
     on_error: OnError = "raise"
@@ -84,12 +101,21 @@ class DocumentsConfig:
             )
         if self.longest and self.longest < 8:
             raise ValueError(f"longest={self.longest} leaves no room for text: choose 8 or more")
-        check_hold_out(self.hold_out, self.valid)
+        if isinstance(self.hold_out, float) and not 0 <= self.hold_out < 1:
+            raise ValueError(
+                f"hold_out={self.hold_out} must be a number of documents, whole and written without a point "
+                "(5), or a share of every document, from 0 to below 1 (0.05)"
+            )
+        if self.hold_out < 0:
+            raise ValueError(f"hold_out={self.hold_out} must be 0 or more")
+        if self.hold_out and self.valid:
+            raise ValueError(f"hold_out={self.hold_out}, but valid names files: leave one of the two out")
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """Lines of a document, blank ones left out. A long document comes in several passages."""
+    """Lines of a document, blank ones left out. A long document comes in several passages. One that has no
+    lines stands for a document of which nothing is held out, where of others the end is."""
 
     key: str
     """The text of the document's first passage: documents with the same one are not told apart when some
@@ -103,12 +129,18 @@ class Passage:
 class Survey:
     """What the files hold."""
 
-    documents: int
-    """To learn from, held-out ones included."""
+    sizes: Sequence[int]
+    """The characters of each document to learn from, what is held out included, line ends not."""
     words: int
-    """Of these."""
+    """Of these documents."""
+    divisible: bool
+    """Whether any document can be cut: one of two lines or more, or of a long one."""
     skipped: Skipped
     """Broken lines, those to validate on included."""
+
+    @property
+    def documents(self) -> int:
+        return len(self.sizes)
 
 
 class DocumentCorpus:
@@ -127,7 +159,10 @@ class DocumentCorpus:
         return [self.root / name for name in names]
 
     def passages(self, split: Split) -> Iterator[Passage]:
-        """Training documents that are held out belong to `valid`."""
+        """Held-out text of the training files belongs to `valid`. Where it is the ends of documents, a
+        document has the same number in both."""
+        if self.share and split != "test":
+            return parts(self._whole.read("train", Skipped()), self.survey.sizes, self.share, split)
         return self._splits.read(split, Skipped())
 
     def lines(self, split: Split) -> Iterator[str]:
@@ -135,26 +170,50 @@ class DocumentCorpus:
 
     @cached_property
     def survey(self) -> Survey:
-        documents = words = 0
-        skipped = Skipped()
-        # With its own text to validate on, nothing is held out of what is read here.
-        whole = self._of({**self._readers, "valid": self._readers["valid"] or self._readers["train"]}, 1)
-        for passage in whole.read("train", skipped):
-            documents += passage.begins
+        sizes, words, divisible, skipped = array("q"), 0, False, Skipped()
+        for passage in self._whole.read("train", skipped):
+            if passage.begins:
+                sizes.append(0)
+            several = len(passage.lines) > 1 or not passage.begins
+            divisible = divisible or several or inside(passage.lines[0], 0) > 0
+            sizes[-1] += sum(map(len, passage.lines))
             words += sum(len(line.split()) for line in passage.lines)
-        if not documents:
-            origin = Origin(str(self.paths("train")[0]))
-            raise DataError(origin, "no documents to train on", remedy="name files that have text")
+        if not sizes:
+            raise self._error("no documents to train on", "name files that have text")
         if self.config.valid:
-            deque(whole.read("valid", skipped), maxlen=0)
-        return Survey(documents, words, skipped)
+            deque(self._whole.read("valid", skipped), maxlen=0)
+        return Survey(sizes, words, divisible, skipped)
+
+    @cached_property
+    def share(self) -> float:
+        """Of every document, this share is held out at its end; 0: none, or whole documents."""
+        hold_out = self.config.hold_out
+        if self.config.valid or hold_out >= 1 or (not hold_out and self.survey.documents >= FEW):
+            return 0.0
+        if not self.survey.divisible:
+            count = self.survey.documents
+            whole = f"hold out whole documents, data.hold_out={max(count // 20, 1)}, or " if count > 1 else ""
+            raise self._error(
+                "every document is a single line, and has no end to hold out",
+                f"{whole}name files of data.valid",
+            )
+        return hold_out or END
 
     @cached_property
     def _splits(self) -> Splits[Passage]:
-        hold_out = self.config.hold_out
+        """Documents are held out whole, or not at all."""
+        hold_out = int(self.config.hold_out)
         if not hold_out and not self.config.valid:
-            hold_out = min(1000, max(self.survey.documents // 20, 1))
+            hold_out = min(1000, self.survey.documents // 20)
         return self._of(self._readers, hold_out)
+
+    @cached_property
+    def _whole(self) -> Splits[Passage]:
+        """With what is held out: beside files to validate on, nothing is."""
+        return self._of({**self._readers, "valid": self._readers["valid"] or self._readers["train"]}, 1)
+
+    def _error(self, reason: str, remedy: str) -> DataError:
+        return DataError(Origin(str(self.paths("train")[0])), reason, remedy=remedy)
 
     def _of(self, readers: dict[Split, list[Reader[Passage]]], hold_out: int) -> Splits[Passage]:
         return Splits(
@@ -233,6 +292,57 @@ def parted(lines: Iterable[str], ends: Callable[[str], bool]) -> Iterator[Passag
         yield Passage(key or "\n".join(held), tuple(held), begins=not key)
 
 
+def parts(passages: Iterable[Passage], sizes: Sequence[int], share: float, split: Split) -> Iterator[Passage]:
+    """The part of every document to learn from, or the one at its end to validate on; `sizes` are the
+    characters of each document.
+
+    Documents are cut between lines, as near to the share as can be, with a line on either side at least; one
+    of a single line stays whole. But where the share ends inside a `LONG` line, that line is cut.
+    """
+    document, place, key, begins = -1, 0, "", False
+    for passage in passages:
+        if passage.begins:
+            if begins:
+                yield Passage(key, (), begins=True)
+            document, place, key, begins = document + 1, 0, passage.key, True
+        lines = list[str]()
+        for line in passage.lines:
+            own = _divided(line, place, sizes[document], share)[split == "valid"]
+            lines += [own] if own else []
+            place += len(line)
+        if lines:
+            yield Passage(key, tuple(lines), begins)
+            begins = False
+    if begins:
+        yield Passage(key, (), begins=True)
+
+
+def _divided(line: str, begin: int, size: int, share: float) -> tuple[str, str]:
+    """What of a line is to learn from and what to validate on. The line begins after so many characters of
+    its document's `size`."""
+    end, wanted = begin + len(line), min(size - share * size, size - 1)
+    at = inside(line, wanted - begin) if begin <= wanted < end else 0
+    if at:
+        return line[:at], line[at + 1 :] if line[at] == " " else line[at:]
+    nearer = begin + end <= 2 * wanted  # to its end
+    return (line, "") if begin == 0 or (nearer and end < size) else ("", line)
+
+
+def inside(line: str, place: float) -> int:
+    """Where a `LONG` line is cut so that there is text on either side: at a space, which then goes as the end
+    of a line does, or at the very character if none is `NEAR` the place. 0: the line is not cut."""
+    if len(line) <= LONG:
+        return 0
+    first, last = len(line) - len(line.lstrip()) + 1, len(line.rstrip()) - 1
+    if first > last:
+        return 0
+    at = min(max(round(place), first), last)
+    before = line.rfind(" ", max(first, at - NEAR), at + 1)
+    behind = line.find(" ", at, min(last, at + NEAR + 1))
+    spaces = [space for space in (before, behind) if space > 0]
+    return min(spaces, key=lambda space: abs(space - at), default=at)
+
+
 def cut(lines: Iterable[tuple[int, Sequence[int]]], size: int) -> Iterator[tuple[int, list[int]]]:
     """Chunks of up to so many tokens, each with the number of its document, from lines that come with it."""
     document, held = 0, list[int]()
@@ -262,8 +372,8 @@ def encoded(passages: Iterable[Passage], tokenizer: Tokenizer) -> Iterator[tuple
     for passage in passages:
         number += passage.begins
         numbers += [number] * len(passage.lines)
-        lines += [passage.lines[0] if passage.begins else gap + passage.lines[0]]
-        lines += [gap + line for line in passage.lines[1:]]
+        first = passage.begins
+        lines += [line if first and not place else gap + line for place, line in enumerate(passage.lines)]
         size += sum(map(len, passage.lines))
         if size >= PASSAGE:
             yield from zip(numbers, tokenizer.encode_batch(lines), strict=True)
@@ -277,7 +387,7 @@ def build_store(corpus: DocumentCorpus, split: Split, tokenizer: Tokenizer, fold
     config = corpus.config
     paths = corpus.paths("train" if split == "valid" and not config.valid else split)
     settings = json.dumps(to_dict(replace(config, root="")))  # the same text elsewhere is the same
-    wanted = fingerprint(paths, tokenizer.fingerprint(), split, settings, str(size))
+    wanted = fingerprint(paths, tokenizer.fingerprint(), split, settings, str(size), str(corpus.share))
 
     def rows() -> Iterator[dict[str, Any]]:
         for document, ids in cut(encoded(corpus.passages(split), tokenizer), size):

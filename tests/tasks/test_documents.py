@@ -1,5 +1,7 @@
-"""Documents become chunks that hold every token once and in order, and never cross from one to another."""
+"""Documents become chunks that hold every token once and in order, and never cross from one to another;
+what is held out of them is never learned from."""
 
+import io
 import json
 from dataclasses import replace
 from itertools import chain, groupby
@@ -7,10 +9,16 @@ from itertools import chain, groupby
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
-from regard.tasks.encoders import documents
-from regard.tasks.encoders.documents import DocumentCorpus, DocumentsConfig, build_store, cut, parted
+from regard.config import ConfigError, from_dict, override
+from regard.tasks import documents
+from regard.tasks.documents import DocumentCorpus, DocumentsConfig, Passage, build_store, cut, parted, parts
+from regard.tasks.encoders import pretrain
+from regard.tasks.encoders.pretrain_recipe import PRETRAIN, PretrainRecipe
+from regard.tasks.recipe import Written
 from regard.text import DataError, Tokenizer, TokenizerConfig
+from regard.train.ranks import Ranks
 
 LINES = ["the old dog", "sees a tree", "a big house", "the red river"]
 SIZES = st.integers(1, 9)
@@ -116,13 +124,133 @@ def test_a_long_document_comes_in_passages_and_stays_one(tmp_path, tokenizer, mo
     assert len(texts(parts, "valid")) == 2
 
 
-@pytest.mark.parametrize(("count", "hold_out", "held"), [(2, 0, 1), (30, 0, 1), (60, 0, 3), (9, 4, 4)])
+@pytest.mark.parametrize(("count", "hold_out", "held"), [(100, 0, 5), (130, 0, 6), (2, 1, 1), (9, 4, 4)])
 def test_whole_documents_are_held_out(tmp_path, count, hold_out, held):
     every = [[f"document {i}", *LINES] for i in range(count)]
     name = write(tmp_path / "train.txt", "\n\n".join("\n".join(each) for each in every))
     found = corpus(tmp_path, train=name, hold_out=hold_out)
     assert len(texts(found, "valid")) == held
     assert sorted(texts(found) + texts(found, "valid")) == sorted(every)
+
+
+def stream(every: list[list[str]]) -> list[Passage]:
+    return [passage for lines in every for passage in parted(lines, lambda line: False)]
+
+
+def divided(every: list[list[str]], share: float) -> list[tuple[list[str], list[str]]]:
+    """The lines of each document to learn from, and those to validate on."""
+    sizes = [sum(map(len, lines)) for lines in every]
+    sides = []
+    for split in ("train", "valid"):
+        found: list[list[str]] = []
+        for passage in parts(stream(every), sizes, share, split):
+            found += [[]] if passage.begins else []
+            found[-1] += passage.lines
+        sides.append(found)
+    return list(zip(*sides, strict=True))
+
+
+WRITTEN = st.lists(st.lists(st.text("ab", min_size=1, max_size=12), min_size=1, max_size=9), max_size=5)
+
+
+@given(WRITTEN, st.floats(1e-9, 1 - 1e-9), st.sampled_from([1, 10, 10**6]))
+def test_the_end_of_every_document_is_held_out_to_the_nearest_line(every, share, passage):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(documents, "PASSAGE", passage)
+        found = divided(every, share)
+    assert len(found) == len(every)
+    for lines, (first, last) in zip(every, found, strict=True):
+        assert first + last == lines
+        if len(lines) == 1:
+            assert not last
+            continue
+        assert first
+        assert last
+        missed = [abs(sum(map(len, lines[at:])) - share * len("".join(lines))) for at in range(1, len(lines))]
+        assert missed[len(first) - 1] == pytest.approx(min(missed))
+
+
+@pytest.mark.parametrize("share", [0.05, 0.1, 0.25, 0.9])
+def test_ends_of_long_documents_are_the_share_that_was_asked_for(tmp_path, share, monkeypatch):
+    monkeypatch.setattr(documents, "PASSAGE", 700)
+    every = [[f"{i} {n} " + LINES[n % 4] for n in range(400 + 300 * i)] for i in range(3)]
+    names = [write(tmp_path / f"{i}.txt", "\n".join(lines)) for i, lines in enumerate(every)]
+    found = corpus(tmp_path, train=tuple(names), documents="file", hold_out=share)
+    for lines, first, last in zip(every, texts(found), texts(found, "valid"), strict=True):
+        assert first + last == lines
+        assert abs(len("".join(last)) - share * len("".join(lines))) <= max(map(len, lines)) / 2
+    for split in ("train", "valid"):
+        sizes = [sum(map(len, passage.lines)) for passage in found.passages(split)]
+        assert max(sizes) < 700 + 30
+
+
+AROUND = pytest.mark.parametrize(("before", "behind"), [([], []), (["title"], []), (["title"], ["the end"])])
+
+
+@AROUND
+@pytest.mark.parametrize("gap", [" ", ""])
+def test_a_very_long_line_is_cut_inside_and_at_a_space_if_there_is_one(gap, before, behind):
+    line = gap.join(["word"] * documents.LONG)
+    [(first, last)] = divided([[*before, line, *behind]], 0.25)
+    assert (first[:-1], last[1:]) == (before, behind)
+    assert gap.join([first[-1], last[0]]) == line
+    wanted = 0.75 * len("".join([*before, line, *behind]))
+    assert abs(len("".join(first)) - wanted) <= (3 if gap else 0.5)
+
+
+@AROUND
+def test_other_lines_stay_whole(before, behind):
+    line = "a " * (documents.LONG // 2)
+    [(first, last)] = divided([[*before, line, *behind]], 0.25)
+    assert first + last == [*before, line, *behind]
+    assert bool(last) == bool(before or behind)
+
+
+def test_a_long_line_has_text_on_either_side_of_its_cut():
+    blank = " " * documents.LONG
+    for line in (f"a{blank}b", f"{blank}ab", f"ab{blank}", f"{blank}a b{blank}"):
+        for share in (0.01, 0.5, 0.99):
+            [(first, last)] = divided([[line]], share)
+            assert [each.strip() for each in first + last] == ["a", "b"]
+    assert divided([[f"{blank}a"]], 0.5) == [([f"{blank}a"], [])]
+
+
+def test_a_document_has_the_same_number_in_what_is_learned_and_what_is_held_out(tmp_path, tokenizer):
+    every = [["one line"], LINES, ["another line"], ["a last one"], LINES[::-1]]
+    name = write(tmp_path / "train.txt", "\n\n".join("\n".join(each) for each in every))
+    found = corpus(tmp_path, train=name, hold_out=0.25)
+    assert texts(found, "valid") == [[], LINES[3:], [], [], LINES[:1]]
+    stores = {
+        split: build_store(found, split, tokenizer, tmp_path / split, 500) for split in ("train", "valid")
+    }
+    assert stores["train"]["document"].values.tolist() == [0, 1, 2, 3, 4]
+    assert stores["valid"]["document"].values.tolist() == [1, 4]
+    assert [tokenizer.decode(stores["valid"]["ids"][row]) for row in (0, 1)] == [LINES[3], LINES[0]]
+
+
+@pytest.mark.parametrize(("count", "share"), [(1, 0.05), (99, 0.05), (100, 0.0)])
+@pytest.mark.parametrize("zero", [0, 0.0])
+def test_unless_it_is_said_few_documents_lose_their_ends_and_many_are_held_out_whole(
+    tmp_path, count, share, zero
+):
+    every = [[f"{i} {LINES[n % 4]}" for n in range(40)] for i in range(count)]
+    name = write(tmp_path / "train.txt", "\n\n".join("\n".join(each) for each in every))
+    found = corpus(tmp_path, train=name, hold_out=zero)
+    assert found.share == share
+    held = texts(found, "valid")
+    assert len(held) == (count if share else 5)
+    assert {len(lines) for lines in held} == {2 if share else 40}
+    assert corpus(tmp_path, train=name, valid=name).share == 0
+
+
+def test_a_share_or_a_number_comes_from_a_recipe_as_it_was_written():
+    for text, wanted in (("0.1", 0.1), ("3", 3), ("0", 0), ("0.0", 0.0)):
+        plain = override({"train": ["a.txt"]}, [f"hold_out={text}"])
+        found = from_dict(DocumentsConfig, plain).hold_out
+        assert (found, type(found)) == (wanted, type(wanted))
+    for text in ("true", "some"):
+        with pytest.raises(ConfigError, match="is none of int, float"):
+            from_dict(DocumentsConfig, override({"train": ["a.txt"]}, [f"hold_out={text}"]))
 
 
 def test_the_store_has_the_tokens_of_every_line(tmp_path, tokenizer):
@@ -155,6 +283,14 @@ def test_a_store_is_built_again_only_for_other_text_or_other_settings(tmp_path, 
     write(tmp_path / "train.txt", "\n".join(LINES[:2]))
     build_store(found, "train", tokenizer, tmp_path / "store", 9)
     assert len(built) == 3
+    marks = set()
+    for hold_out in (0, 0.2, 0.4):
+        store = build_store(
+            corpus(tmp_path, train=name, hold_out=hold_out), "train", tokenizer, tmp_path / "ends", 9
+        )
+        marks.add(store.fingerprint)
+    assert len(marks) == 3
+    assert len(built) == 6
 
 
 def test_broken_lines_stop_or_are_counted(tmp_path):
@@ -175,6 +311,12 @@ def test_impossible_settings_are_told(tmp_path):
         ({"documents": "mark"}, "set both"),
         ({"longest": 5}, "longest=5 leaves no room"),
         ({"valid": ("a",), "hold_out": 3}, "leave one of the two out"),
+        ({"valid": ("a",), "hold_out": 0.1}, "hold_out=0.1, but valid names files"),
+        ({"hold_out": -3}, "hold_out=-3 must be 0 or more"),
+        ({"hold_out": -0.1}, "hold_out=-0.1 must be a number of documents"),
+        ({"hold_out": 1.0}, "hold_out=1.0 must be .* written without a point"),
+        ({"hold_out": 2.5}, "hold_out=2.5 must be"),
+        ({"hold_out": float("nan")}, "hold_out=nan must be"),
         ({"documents": "lines"}, "did you mean 'line'"),
     ]:
         with pytest.raises(ValueError, match=message):
@@ -186,12 +328,41 @@ def test_impossible_settings_are_told(tmp_path):
 def test_text_that_cannot_do_is_told(tmp_path, tokenizer):
     name = write(tmp_path / "train.txt", "one\nonly\n")
     with pytest.raises(DataError, match=r"too few documents to hold some out; name files of data.valid"):
-        texts(corpus(tmp_path, train=name))
+        texts(corpus(tmp_path, train=name, hold_out=1))
+    for hold_out in (0, 0.3):
+        with pytest.raises(
+            DataError, match=r"train.txt: every document is a single line.* data.hold_out=1, or"
+        ):
+            texts(corpus(tmp_path, train=name, documents="line", hold_out=hold_out))
+    single = write(tmp_path / "single.txt", "one line\n")
+    with pytest.raises(DataError, match=r"no end to hold out; name files of data.valid"):
+        texts(corpus(tmp_path, train=single))
     empty = write(tmp_path / "empty.txt", "\n \n")
     with pytest.raises(DataError, match=r"no documents to train on; name files that have text"):
         _ = corpus(tmp_path, train=empty, valid=name).survey
     with pytest.raises(DataError, match=r"empty.txt: no text for valid"):
         build_store(corpus(tmp_path, train=name, valid=empty), "valid", tokenizer, tmp_path / "store", 8)
+
+
+@pytest.mark.parametrize(
+    ("hold_out", "wanted"),
+    [
+        (2, "72 tokens in 3 documents to learn from, 48 tokens in 2 documents, held out, to validate on"),
+        (0.25, "90 tokens in 5 documents to learn from, 30 tokens, the ends of 5 documents, to validate on"),
+    ],
+)
+def test_pretraining_says_what_it_validates_on(tmp_path, hold_out, wanted):
+    every = ["\n".join([f"document {i} begins", *["and goes on"] * 7]) for i in range(5)]
+    name = write(tmp_path / "train.txt", "\n\n".join(every))
+    plain = {
+        "data": {"train": [name], "hold_out": hold_out, "longest": 16},
+        "tokenizer": {"kind": "words", "vocabulary": 20},
+        "model": {"d_model": 8, "heads": 1, "layers": 1, "d_ff": 8},
+    }
+    recipe = Written(plain, tmp_path, from_dict(PretrainRecipe, plain), PRETRAIN)
+    said = io.StringIO()
+    pretrain.prepare(recipe, tmp_path / "run", Ranks.join("cpu"), Console(file=said))
+    assert wanted in said.getvalue()
 
 
 def test_a_passage_never_holds_much_more_than_its_bound(monkeypatch):
