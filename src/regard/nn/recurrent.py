@@ -27,7 +27,7 @@ from regard.nn.state import Memory, RecurrentState, Sources
 
 Hidden = Float[Tensor, "layers sequences d_hidden"]
 
-# Training keeps all weights in one vector, in an order of its own; cuDNN copies those of the cells into its order.
+# Training keeps all weights in one vector, in an order of its own; cuDNN copies the cells' into its order.
 warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
 
 

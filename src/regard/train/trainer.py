@@ -162,9 +162,10 @@ class Trainer:
         unit: str = "tokens",
     ) -> None:
         """`keep` is given the weights worth keeping, by name, with their figures: all of the model's, with
-        frozen ones and persistent buffers. A step takes about so many `tokens`. `static` says that sizes never change from batch to batch, so
-        that a step can be compiled and captured. `factor` gives each parameter, by name, its factor on the
-        learning rate. `perplexity` says whether surprise has one, `unit` what the tokens are to a user."""
+        frozen ones and persistent buffers. A step takes about so many `tokens`. `static` says that sizes
+        never change from batch to batch, so that a step can be compiled and captured. `factor` gives each
+        parameter, by name, its factor on the learning rate. `perplexity` says whether surprise has one,
+        `unit` what the tokens are to a user."""
         self.model, self.feed, self.config, self.ranks = model, feed, config, ranks
         self.folder, self.console, self.optimizer = folder, console, optimizer
         self._d_model, self._metric, self._validate, self._keep = d_model, metric, validate, keep
