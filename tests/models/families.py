@@ -53,23 +53,32 @@ BODIES = {
 }
 """A body and a kind of positions for each family."""
 
+LONG = {
+    "transformer, windows and global layers": (
+        dataclasses.replace(MODERN, layers=4, window=2, global_every=2),
+        "rotary",
+    ),
+    "transformer, yarn": (MODERN, PositionsConfig(kind="rotary", scaling="yarn", factor=4.0, trained=8)),
+}
+"""The same for long texts."""
 
-def encoder(body, kind: str, **settings) -> EncoderConfig:
+
+def encoder(body, kind: str | PositionsConfig, **settings) -> EncoderConfig:
     return EncoderConfig(
         vocabulary=VOCABULARY,
         d_model=D_MODEL,
         embedding=EmbeddingConfig(dropout=0.0),
-        positions=PositionsConfig(kind=kind, longest=64),
+        positions=PositionsConfig(kind=kind, longest=64) if isinstance(kind, str) else kind,
         body=body,
         **settings,
     )
 
 
-def decoder(body, kind: str, **settings) -> DecoderConfig:
+def decoder(body, kind: str | PositionsConfig, **settings) -> DecoderConfig:
     shared = encoder(body, kind)
     names = (field.name for field in dataclasses.fields(EncoderConfig) if field.name != "pooler")
     return DecoderConfig(**{name: getattr(shared, name) for name in names}, **settings)
 
 
-def seq2seq(body, kind: str) -> Seq2SeqConfig:
+def seq2seq(body, kind: str | PositionsConfig) -> Seq2SeqConfig:
     return Seq2SeqConfig(encoder=encoder(body, kind), decoder=decoder(body, kind))

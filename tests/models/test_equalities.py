@@ -17,9 +17,10 @@ from regard.models.decoder import Decoder
 from regard.models.encoder import Encoder
 from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from regard.nn.masks import Mask
-from tests.models.families import BODIES, MODERN, VOCABULARY, decoder, encoder, seq2seq, transformer
+from tests.models.families import BODIES, LONG, MODERN, VOCABULARY, decoder, encoder, seq2seq, transformer
 
-FAMILIES = pytest.mark.parametrize("family", BODIES.values(), ids=BODIES.keys())
+FAMILIES = pytest.mark.parametrize("family", [*BODIES.values(), *LONG.values()], ids=[*BODIES, *LONG])
+KERNELS = ("equation", "grouped", "padded")
 TRAINING = pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
 TIGHT = {"atol": 1e-10, "rtol": 1e-10}
 
@@ -138,11 +139,15 @@ def test_the_same_word_gets_another_vector_in_another_context(family):
     assert not torch.allclose(states[1], states[5])
 
 
-@pytest.mark.parametrize("body", [transformer(), MODERN], ids=["classic", "modern"])
+@pytest.mark.parametrize(
+    "body",
+    [transformer(), MODERN, LONG["transformer, windows and global layers"][0]],
+    ids=["classic", "modern", "windows"],
+)
 @TRAINING
 def test_the_choice_of_kernel_does_not_change_a_model(body, training):
     results = []
-    for kernel in ("equation", "grouped", "padded"):
+    for kernel in KERNELS:
         torch.manual_seed(3)
         attention = dataclasses.replace(body.attention, kernel=kernel)
         model = (

@@ -11,13 +11,16 @@ import torch
 from torch import Tensor
 
 from regard.layout import Layout
-from regard.models.decoder import Decoder
+from regard.models.decoder import Decoder, DecoderConfig
 from regard.models.encoder import Encoder
 from regard.models.presets import DECODERS, ENCODERS, SEQ2SEQ
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.kernels import attend_packed, choose_kernel
+from regard.nn.layers import FeedForwardConfig, NormConfig
 from regard.nn.masks import CAUSAL, FULL, Mask
+from regard.nn.multihead import AttentionConfig
 from regard.nn.positions import PositionsConfig
+from regard.nn.stacks import TransformerConfig
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 BF16 = 1e-2
@@ -33,7 +36,7 @@ LAYOUTS = {
 
 
 def close(found: Tensor, reference: Tensor, limit: float = BF16) -> None:
-    found, reference = found.float(), reference.float()
+    found, reference = found.detach().float(), reference.detach().float()
     assert torch.isfinite(found).all()
     scale = max(float(reference.norm()), 1e-6)
     assert float((found - reference).norm()) / scale < limit
@@ -124,6 +127,54 @@ def test_a_decoder_in_bf16_is_its_float32_reference_for_all_positions(positions)
         layout = Layout.of([60, 3, 100, 37]).to(device)
         results.append(model.eval()(ids.to(device), layout).cpu())
     close(*results, 2e-2)
+
+
+WINDOWS = {"everything": {}, "window": {"window": 20}, "global layers": {"window": 20, "global_every": 2}}
+
+
+def modern(window: dict[str, int]) -> DecoderConfig:
+    """Rotary with yarn, RMSNorm, SwiGLU, shared key heads."""
+    return DecoderConfig(
+        vocabulary=100,
+        d_model=128,
+        positions=PositionsConfig(kind="rotary", scaling="yarn", factor=4.0, trained=32),
+        body=TransformerConfig(
+            layers=4,
+            attention=AttentionConfig(heads=4, kv_heads=2, bias=False),
+            feed_forward=FeedForwardConfig(activation="swiglu", bias=False),
+            norm=NormConfig(kind="rms", place="pre"),
+            **window,
+        ),
+    )
+
+
+@pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS.keys())
+def test_a_modern_decoder_in_bf16_is_its_float32_reference(window):
+    ids, results = torch.randint(0, 100, (200,)), []
+    gradient = torch.randn(200, 128)
+    for model, device in pair(Decoder(still(modern(window)))):
+        layout = Layout.of([60, 3, 100, 37]).to(device)
+        output = model(ids.to(device), layout)
+        output.backward(gradient.to(output))
+        results.append((output.cpu(), model.body.each[0].attention.project.weight.grad.cpu()))
+    close(results[0][0], results[1][0], 2e-2)
+    close(results[0][1], results[1][1], 5e-2)
+
+
+@pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS.keys())
+@pytest.mark.parametrize("lengths", [[40, 40, 40], [40, 7, 23]], ids=["level", "not level"])
+@pytest.mark.parametrize(("dtype", "limit"), [(torch.float32, 1e-4), (torch.bfloat16, 3e-2)])
+@torch.no_grad()
+def test_a_modern_decoder_steps_as_it_reads_on_the_gpu(window, lengths, dtype, limit):
+    model = Decoder(modern(window)).eval().cuda().to(dtype)
+    rows = [torch.randint(0, 100, (length + 3,), device="cuda") for length in lengths]
+    state = model.start(rows=3, capacity=2)
+    prefixes = torch.cat([row[:-3] for row in rows])
+    found = [model.prefill(prefixes, on_gpu(lengths), state)]
+    found += [model.step(torch.stack([row[place] for row in rows]), state) for place in (-3, -2, -1)]
+    whole = model.head(model(torch.cat(rows), on_gpu([length + 3 for length in lengths])))
+    for row, scores in enumerate(Layout.of([length + 3 for length in lengths]).split(whole)):
+        close(torch.stack([each[row] for each in found]), scores[-4:], limit)
 
 
 def test_cached_steps_equal_the_whole_pass_on_the_gpu():

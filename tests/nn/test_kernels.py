@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from regard.layout import Layout
+from regard.nn import kernels
 from regard.nn.kernels import attend_packed, choose_kernel
 from regard.nn.masks import CAUSAL, FULL, Mask
 
@@ -148,6 +149,18 @@ def test_dropout_on_the_padded_kernel_keeps_the_mean():
     )
     assert drawn.std(dim=0).max() > 0
     assert_close(drawn.mean(0), attend_packed(queries, keys, values, layout, layout), atol=0.12, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("mask", "size"), [(FULL, (-1, -1)), (CAUSAL, (-1, 0)), (Mask(before=5, after=0), (5, 0))]
+)
+def test_the_variable_length_kernel_is_told_the_reach_of_a_mask(mask, size, monkeypatch):
+    """It runs on CUDA only, where tests/nn/test_cuda.py asks for its values."""
+    told = {}
+    monkeypatch.setattr(kernels, "varlen_attn", lambda q, *_, **facts: told.update(facts) or q, raising=False)
+    layout = Layout.of([3, 5])
+    kernels._varlen(*draw(layout, layout)[:3], layout, layout, mask, 1.0)
+    assert told["window_size"] == size
 
 
 FACTS = {"device": "cpu", "dtype": torch.float32, "d_head": 64, "d_value": 64}

@@ -11,6 +11,7 @@ from bench.peers import copy_layer, torch_encoder
 from regard.layout import Layout
 from regard.nn.initialize import InitialConfig, initialize
 from regard.nn.layers import FeedForward, FeedForwardConfig, NormConfig, Residual, build_norm
+from regard.nn.masks import Mask
 from regard.nn.multihead import AttentionConfig
 from regard.nn.positions import PositionsConfig
 from regard.nn.stacks import Stack, TransformerConfig
@@ -193,6 +194,41 @@ def test_a_sliding_window_hides_what_is_farther_than_it():
     after = part(x, layout)
     assert torch.equal(after[:6], before[:6])
     assert not torch.equal(after[6], before[6])
+
+
+def test_a_causal_window_shows_a_token_itself_and_so_many_before_it():
+    part, layout = stack(window=2, layers=1, causal=True), Layout.of([9])
+    x = torch.randn(9, 32, dtype=torch.float64)
+    before = part(x, layout)
+    x[4] += 1
+    changed = (part(x, layout) != before).any(dim=1)
+    assert changed.nonzero().flatten().tolist() == [4, 5, 6]
+
+
+def test_every_nth_layer_sees_everything_and_is_the_same_as_masks_given_by_hand():
+    part, layout = stack(window=1, layers=4, global_every=2, causal=True), Layout.of([9, 3])
+    x = torch.randn(12, 32, dtype=torch.float64)
+    local, everything = Mask(before=1, after=0), Mask(after=0)
+    expected = x
+    for layer, mask in zip(part.each, [local, everything, local, everything], strict=True):
+        expected = layer(expected, layout, mask)
+    assert_close(part(x, layout), expected)
+    assert_close(part.states(x, layout)[-1], expected)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"window": 0}, "window=0 must be at least 1"),
+        ({"global_every": 2}, "global_every=2, but without a window every layer sees everything"),
+        ({"window": 4, "global_every": 1}, "global_every=1 must be from 2 to layers=6"),
+        ({"window": 4, "global_every": 7}, "global_every=7 must be from 2 to layers=6"),
+        ({"window": 4, "global_every": -1}, "global_every=-1 must be from 2 to layers=6"),
+    ],
+)
+def test_impossible_windows_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        TransformerConfig(**settings)
 
 
 def test_a_decoder_layer_without_its_memory_says_so():

@@ -1,7 +1,9 @@
 """The six ways to know a token's place, each against its formula."""
 
 import math
+import os
 import pickle
+import warnings
 
 import pytest
 import torch
@@ -14,6 +16,8 @@ from regard.nn.positions import (
     RelativeBias,
     RotaryPositions,
     SinusoidalPositions,
+    rotary_positions,
+    scaled_frequencies,
 )
 
 
@@ -146,6 +150,110 @@ def test_rotary_turns_each_pair_by_its_angle_and_keeps_lengths():
         assert_close(turned[0, 0, i], a * math.cos(angle) - b * math.sin(angle))
         assert_close(turned[0, 0, i + 4], b * math.cos(angle) + a * math.sin(angle))
     assert_close(turned.norm(dim=-1), x.norm(dim=-1))
+
+
+@pytest.fixture(scope="module")
+def rope():
+    """transformers' own frequencies: (scaling, settings) -> (frequencies, factor on cosine and sine)."""
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the library's own import
+        from transformers import LlamaConfig
+        from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    def ask(scaling: str, d_head: int, base: float, factor: float, trained: int):
+        parameters = {"rope_type": scaling, "rope_theta": base, "factor": factor}
+        if scaling == "yarn":
+            parameters["original_max_position_embeddings"] = trained
+        config = LlamaConfig(
+            hidden_size=d_head,
+            num_attention_heads=1,
+            max_position_embeddings=int(factor * trained),
+            rope_parameters=parameters,
+        )
+        return ROPE_INIT_FUNCTIONS[scaling](config, torch.device("cpu"))
+
+    return ask
+
+
+@pytest.mark.parametrize("scaling", ["linear", "yarn"])
+@pytest.mark.parametrize("d_head", [8, 64, 128])
+@pytest.mark.parametrize(("base", "trained"), [(10_000.0, 2048), (500_000.0, 8192), (100.0, 64), (50.0, 8)])
+@pytest.mark.parametrize("factor", [1.0, 2.5, 16.0])
+def test_scaled_rotary_angles_are_those_of_transformers(rope, scaling, d_head, base, trained, factor):
+    theirs, stretch = rope(scaling, d_head, base, factor, trained)
+    ours = RotaryPositions(d_head, base, scaling=scaling, factor=factor, trained=trained)
+    assert_close(ours.frequencies.float(), theirs, atol=0, rtol=1e-5)
+    turns = torch.arange(40, dtype=torch.float64)[:, None] * theirs.double()
+    table = torch.cat([turns.cos(), turns.sin()], dim=1) * stretch
+    assert_close(ours.rows(40), table, atol=2e-4, rtol=0)  # theirs are float32
+
+
+@pytest.mark.parametrize("d_head", [4, 64])
+def test_ntk_changes_the_base_so_that_the_fastest_pair_stays_and_the_slowest_is_interpolated(d_head):
+    ours = RotaryPositions(d_head, 10_000.0, scaling="ntk", factor=4.0).frequencies
+    base = 10_000.0 * 4.0 ** (d_head / (d_head - 2))
+    assert_close(ours, torch.tensor([base ** (-2 * i / d_head) for i in range(d_head // 2)]).double())
+    plain = RotaryPositions(d_head).frequencies
+    assert_close(ours[0], plain[0])
+    assert_close(ours[-1], plain[-1] / 4)
+
+
+def test_linear_scaling_puts_four_times_as_many_positions_between_the_trained_ones():
+    x = torch.randn(1, 2, 8, dtype=torch.float64)
+    scaled = RotaryPositions(8, scaling="linear", factor=4.0)
+    assert_close(turn(scaled, x, 20), turn(RotaryPositions(8), x, 5))
+
+
+def test_yarn_keeps_pairs_that_turn_often_and_interpolates_those_that_never_turned():
+    d_head, base, trained = 64, 10_000.0, 2048
+    plain = RotaryPositions(d_head, base).frequencies
+    yarn = scaled_frequencies(d_head, base, "yarn", 8.0, trained)
+    turns = trained * plain / (2 * math.pi)
+    assert torch.equal(yarn[turns > 64], plain[turns > 64])
+    assert_close(yarn[turns < 0.5], plain[turns < 0.5] / 8)
+    between = yarn[(turns < 32) & (turns > 1)] / plain[(turns < 32) & (turns > 1)]
+    assert (between.diff() < 0).all()
+    assert 1 / 8 < float(between.min()) < float(between.max()) < 1
+
+
+def test_yarn_where_every_pair_turns_often_changes_no_angle():
+    plain = RotaryPositions(8, 2.0).frequencies
+    assert torch.equal(scaled_frequencies(8, 2.0, "yarn", 8.0, 10**6), plain)
+
+
+def test_yarn_raises_scores_by_the_square_of_its_stretch():
+    query, key = torch.randn(2, 1, 1, 8, dtype=torch.float64)
+    yarn = RotaryPositions(8, scaling="yarn", factor=8.0, trained=64)
+    score = (turn(yarn, query, 7) * turn(yarn, key, 7)).sum()  # at one place nothing is turned apart
+    assert_close(score, (query * key).sum() * (0.1 * math.log(8) + 1) ** 2)
+
+
+def test_scaling_reaches_the_part_from_its_configuration():
+    config = PositionsConfig(kind="rotary", base=500.0, scaling="yarn", factor=4.0, trained=32)
+    part = rotary_positions(config, 16)
+    assert torch.equal(part.frequencies, scaled_frequencies(16, 500.0, "yarn", 4.0, 32))
+    assert part.stretch == 0.1 * math.log(4) + 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"kind": "rotary", "scaling": "linear", "factor": 0.5}, "factor=0.5 must be at least 1"),
+        ({"kind": "rotary", "scaling": "linear", "factor": math.nan}, "factor=nan must be at least 1"),
+        ({"kind": "rotary", "factor": 4.0}, "factor=4.0 does nothing without a scaling"),
+        ({"kind": "alibi", "scaling": "ntk", "factor": 2.0}, "'alibi' has not: choose kind='rotary'"),
+        ({"kind": "rotary", "scaling": "yarn", "factor": 2.0}, "trained=0 must be at least 7"),
+    ],
+)
+def test_scalings_that_cannot_be_meant_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        PositionsConfig(**settings)
+
+
+def test_ntk_needs_more_than_one_pair():
+    with pytest.raises(ValueError, match="d_head=2 is one pair"):
+        RotaryPositions(2, scaling="ntk", factor=2.0)
 
 
 def test_relative_buckets_are_exact_near_by_and_widen_with_distance():

@@ -87,6 +87,17 @@ def test_what_decays_and_learns_alike_lies_side_by_side() -> None:
     }
 
 
+def test_what_another_optimizer_takes_comes_first_in_parts_of_its_own() -> None:
+    flat = FlatParameters(toy(), factor=uneven, first={"outer.weight", "inner.weight"})
+    ahead = [part for part in flat.parts if part.first]
+    assert [part.factor for part in ahead] == [0.125, 0.5]
+    assert flat.parts[: len(ahead)] == ahead
+    assert (flat.places["outer.weight"].start, flat.places["inner.weight"].start) == (0, ahead[1].span.start)
+    assert all(flat.places[name].start >= ahead[1].span.stop for name in flat.places if "norm" in name)
+    alike = FlatParameters(toy(), first={"outer.weight"}).parts
+    assert [(part.first, part.decays) for part in alike] == [(True, True), (False, True), (False, False)]
+
+
 @pytest.mark.parametrize("wrong", [-1.0, math.inf, math.nan])
 def test_what_cannot_be_a_factor_is_refused_with_its_parameter(wrong: float) -> None:
     with pytest.raises(ValueError, match=rf"inner\.bias: the factor {wrong} .* above 0, and finite"):

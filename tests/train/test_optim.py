@@ -193,6 +193,11 @@ def test_unless_given_the_peak_is_a_thousandth() -> None:
         {"eps": math.nan},
         {"final": 0.1, "schedule": "paper"},
         {"schedule": "cosin"},
+        {"kind": "sgd"},
+        {"momentum": 1.0, "kind": "muon"},
+        {"momentum": -0.1, "kind": "muon"},
+        {"momentum": math.nan, "kind": "muon"},
+        {"momentum": 0.9},  # of muon alone
         {"layer_decay": 0.0},
         {"layer_decay": 1.1},
         {"layer_decay": math.nan},

@@ -33,9 +33,11 @@ class Step:
     """Log-probability of all tokens so far; its end's included where one ended."""
     ended: Bool[Tensor, "rows"]
     cut: Bool[Tensor, "rows"]
-    """Stopped without an end."""
+    """Stopped without an end: at the maximum, or because no token was allowed."""
     history: Int[Tensor, "rows time"]
     """All tokens before this step, as in `regard.decode.rules`."""
+    stopped: Bool[Tensor, "rows"]
+    """False; whoever reads the steps sets it True where a sentence need not go on."""
 
 
 def search(request: Request) -> list[list[Hypothesis]]:
@@ -51,6 +53,7 @@ def search(request: Request) -> list[list[Hypothesis]]:
     return [whole[start : start + config.n_best] for start in range(0, len(whole), config.n_best)]
 
 
+@torch.no_grad()  # while a step is made, not between them
 def steps(request: Request) -> Iterator[Step]:
     """Tokens as they come, until every sentence has stopped; stopped ones leave the batch."""
     config = request.config
@@ -72,9 +75,10 @@ def steps(request: Request) -> Iterator[Step]:
         ended = possible & torch.isin(tokens, request.ends)
         cut = ~ended & (~possible | (maximums <= length))
         scores = torch.where(cut, totals, totals + values)
-        yield Step(running, tokens, scores, ended, cut, history)
+        stopped = torch.zeros_like(ended)
+        yield Step(running, tokens, scores, ended, cut, history, stopped)
 
-        going = (~ended & ~cut).nonzero()[:, 0]
+        going = (~ended & ~cut & ~stopped).nonzero()[:, 0]
         if len(going) == 0:
             return
         if len(going) < len(running):

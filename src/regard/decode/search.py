@@ -3,15 +3,18 @@
 state = model.start(source, layout)
 found = decode(model, state, [[start]] * layout.sequences, end=end, config=DecodeConfig(beam=5))
 found[0][0].ids
+
+`steps` takes the same and gives the tokens as they come.
 """
 
 import reprlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import torch
 
 from regard.decode import beam, sample
 from regard.decode.config import DecodeConfig, Hypothesis
+from regard.decode.sample import Step
 from regard.decode.stepper import Request, Stepper
 from regard.nn.state import State
 
@@ -22,7 +25,7 @@ def decode(
     state: State,
     prefixes: Sequence[Sequence[int]],
     *,
-    end: int | Collection[int],
+    end: int | Collection[int] | None,
     config: DecodeConfig | None = None,
     maximums: Sequence[int] | None = None,
     suppressed: Collection[int] = (),
@@ -31,7 +34,7 @@ def decode(
     """The hypotheses of each source, best first (samples: in the order drawn). The state is used up.
 
     prefixes    one for each row: the start token, and behind it whatever is forced
-    end         the id that ends a hypothesis; any of several does
+    end         the id that ends a hypothesis; any of several does; None where only the maximum does
     maximums    most tokens for each source, whatever the minimum; config.maximum holds all the same
     suppressed  ids that never come: padding, start, unknown
     keys        a number for each source that its samples hang on besides the seed; unless given, its row.
@@ -39,33 +42,70 @@ def decode(
 
     The model's mode is the caller's business: `model.eval()` before, or its dropout decodes too.
     """
-    config = config or DecodeConfig()
-    ends = [end] if isinstance(end, int) else sorted(set(end))
+    request = _request(stepper, state, prefixes, end, config or DecodeConfig(), maximums, suppressed, keys)
+    if len(prefixes) == 0:
+        return []
+    return beam.search(request) if request.config.method == "beam" else sample.search(request)
+
+
+def steps(
+    stepper: Stepper,
+    state: State,
+    prefixes: Sequence[Sequence[int]],
+    *,
+    end: int | Collection[int] | None,
+    config: DecodeConfig,
+    maximums: Sequence[int] | None = None,
+    suppressed: Collection[int] = (),
+    keys: Sequence[int] | None = None,
+) -> Iterator[Step]:
+    """What `decode` finds by greedy search or sampling, one token of every sentence at a time. Between two
+    steps nothing is computed, and the caller may set `Step.stopped`."""
+    if config.method == "beam":
+        raise ValueError(
+            "method='beam' has no tokens before its end: which hypothesis is best may change at each step; "
+            "choose greedy or sample"
+        )
+    request = _request(stepper, state, prefixes, end, config, maximums, suppressed, keys)
+    return sample.steps(request) if len(prefixes) else iter(())
+
+
+def _request(
+    stepper: Stepper,
+    state: State,
+    prefixes: Sequence[Sequence[int]],
+    end: int | Collection[int] | None,
+    config: DecodeConfig,
+    maximums: Sequence[int] | None,
+    suppressed: Collection[int],
+    keys: Sequence[int] | None,
+) -> Request:
+    """What was asked for, checked."""
+    ends = [] if end is None else [end] if isinstance(end, int) else sorted(set(end))
     count = len(prefixes)
     _check_rows(state, prefixes)
     for name, given in (("maximums", maximums), ("keys", keys)):
         if given is not None and len(given) != count:
             raise ValueError(f"{len(given)} {name} for {count} prefixes: give one for each")
-    if not ends or min(ends) < 0:
+    if end is None and config.method == "beam":
+        raise ValueError("end=None: a beam looks for whole sentences; give the id that ends one, or draw")
+    if end is not None and (not ends or min(ends) < 0):
         raise ValueError(f"end={end!r} would never come: give the id that ends a sentence, or several")
     if any(maximum < 0 for maximum in maximums or ()):
         raise ValueError(f"maximums has {min(maximums or ())}: a source gets 0 tokens or more")
     if any(id < 0 for id in suppressed):
         raise ValueError(f"suppressed has {min(suppressed)}: ids are 0 or more")
-    if count == 0:
-        return []
     limits = [config.maximum] * count if maximums is None else [min(m, config.maximum) for m in maximums]
-    request = Request(
+    return Request(
         stepper=stepper,
         state=state,
         prefixes=prefixes,
-        maximums=torch.tensor(limits, device="cpu"),
-        ends=torch.tensor(ends, device="cpu"),
+        maximums=torch.tensor(limits, dtype=torch.int64, device="cpu"),
+        ends=torch.tensor(ends, dtype=torch.int64, device="cpu"),
         suppressed=torch.tensor(sorted(suppressed), dtype=torch.int64, device="cpu"),
         keys=range(count) if keys is None else keys,
         config=config,
     )
-    return beam.search(request) if config.method == "beam" else sample.search(request)
 
 
 def _check_rows(state: State, prefixes: Sequence[Sequence[int]]) -> None:

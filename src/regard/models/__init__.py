@@ -15,12 +15,13 @@ from regard.models.heads import (
     TagConfig,
     TagHead,
 )
-from regard.models.presets import DECODERS, ENCODERS, SEQ2SEQ
+from regard.models.presets import DECODERS, ENCODERS, MODERN, SEQ2SEQ
 from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
 
 __all__ = [
     "DECODERS",
     "ENCODERS",
+    "MODERN",
     "SEQ2SEQ",
     "ClassifyConfig",
     "ClassifyHead",

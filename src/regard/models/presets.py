@@ -13,9 +13,12 @@
       small         4      512      8    2048   the same
       base         12      768     12    3072   Devlin et al. 2019
       recurrent     2      256                  Huang et al. 2015: an LSTM that reads both ways
-    decoders
+    language models
       tiny          2      128      4     512   a laptop, in a minute
-      gpt2         12      768     12    3072   Radford et al. 2019, the small one
+      small         6      384      6    1536   nanoGPT's model of characters
+      base         12      768     12    3072   Radford et al. 2019, the smallest of GPT-2
+                    of each there is a modern twin: RMSNorm, rotary positions, SwiGLU, half as many heads of
+                    keys and values, no biases (Touvron et al. 2023; Ainslie et al. 2023)
 
 small is pre-norm: it trains at a high rate with little warm-up. Otherwise dropout is the papers', but for
 the attention weights: BERT and GPT-2 drop 10 % of them, which the fused kernels cannot; set
@@ -90,6 +93,26 @@ def gpt(
     )
 
 
+def modern(
+    vocabulary: int, *, layers: int, d_model: int, heads: int, d_ff: int, longest: int = 1024
+) -> DecoderConfig:
+    """What language models became: pre-RMSNorm, rotary positions, SwiGLU, shared keys and values, no biases.
+    The gate takes a third of the feed-forward network's weights, so `d_ff` shrinks by a third."""
+    return DecoderConfig(
+        vocabulary=vocabulary,
+        d_model=d_model,
+        embedding=EmbeddingConfig(scaled=False),
+        positions=PositionsConfig(kind="rotary", longest=longest),
+        body=TransformerConfig(
+            layers=layers,
+            attention=AttentionConfig(heads=heads, kv_heads=heads // 2, bias=False),
+            feed_forward=FeedForwardConfig(d_ff=d_ff * 2 // 3 // 64 * 64, activation="swiglu", bias=False),
+            norm=NormConfig(kind="rms", place="pre"),
+        ),
+        initial=InitialConfig(scheme="normal", shrink_residuals=True),
+    )
+
+
 def recurrent(vocabulary: int, *, layers: int, d_model: int, dropout: float) -> Seq2SeqConfig:
     """Before the Transformer: an LSTM that reads both ways, and one that writes and looks at it."""
     body = RecurrentConfig(layers=layers, dropout=dropout)
@@ -144,6 +167,14 @@ ENCODERS: dict[str, Callable[[int], EncoderConfig]] = {
 
 DECODERS: dict[str, Callable[[int], DecoderConfig]] = {
     "tiny": lambda v: gpt(v, layers=2, d_model=128, heads=4, d_ff=512),
-    "gpt2": lambda v: gpt(v, layers=12, d_model=768, heads=12, d_ff=3072),
+    "small": lambda v: gpt(v, layers=6, d_model=384, heads=6, d_ff=1536),
+    "base": lambda v: gpt(v, layers=12, d_model=768, heads=12, d_ff=3072),
 }
-"""Language models by name, for a size of vocabulary."""
+"""Language models by name, for a size of vocabulary: GPT-2's make."""
+
+MODERN: dict[str, Callable[[int], DecoderConfig]] = {
+    "tiny": lambda v: modern(v, layers=2, d_model=128, heads=4, d_ff=512),
+    "small": lambda v: modern(v, layers=6, d_model=384, heads=6, d_ff=1536),
+    "base": lambda v: modern(v, layers=12, d_model=768, heads=12, d_ff=3072),
+}
+"""The same of a modern make."""

@@ -2,8 +2,8 @@
 
     preset = "small", layers = 6, dropout = 0.3
 
-Each word stands for a field deep in `EncoderConfig`; for a translator, on both sides. What has no word can be
-set where it is: `encoder.body.window = 64`.
+Each word stands for a field deep in `EncoderConfig` or `DecoderConfig`; for a translator, on both sides. What
+has no word can be set where it is: `encoder.body.window = 64`.
 """
 
 from collections.abc import Mapping
@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from regard.config import check_choices, from_dict, to_dict
+from regard.models.decoder import DecoderConfig
 from regard.models.encoder import EncoderConfig
-from regard.models.presets import ENCODERS, SEQ2SEQ
+from regard.models.presets import DECODERS, ENCODERS, MODERN, SEQ2SEQ
 from regard.models.seq2seq import Seq2SeqConfig
 
 _PATHS: dict[str, tuple[str, ...]] = {
@@ -184,6 +185,118 @@ class EncoderShape:
             return self
         return replace(self, **_words_of(to_dict(ENCODERS[self.preset](8)), self, _ENCODER_PATHS))
 
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LanguageShape:
+    start: str = ""
+    """A folder to start from: a language model of regard's, or a GPT-2 of Hugging Face's. Its shape and its
+    tokenizer are taken over. Without it, all is learned from nothing."""
+    preset: Literal["tiny", "small", "base"] = "small"
+    """The size to start from; every other key changes one thing about it."""
+    make: Literal["gpt2", "modern"] = "gpt2"
+    """GPT-2's LayerNorm, learned positions and GELU; or RMSNorm, rotary positions, SwiGLU, and pairs of heads
+    that share keys and values."""
+    layers: int | None = None
+    """Layers, one after the other."""
+    d_model: int | None = None
+    """Width of the residual stream."""
+    heads: int | None = None
+    """Attentions side by side."""
+    kv_heads: int | None = None
+    """Heads of keys and values, each shared by heads / kv_heads queries."""
+    d_ff: int | None = None
+    """Inner width of the feed-forward network."""
+    dropout: float | None = None
+    """Share dropped of the embedding and of each sublayer's output."""
+    attention_dropout: float | None = None
+    """Share of the attention weights dropped; the fused kernels cannot, so it costs speed."""
+    activation: Literal["relu", "gelu", "gelu_tanh", "geglu", "swiglu"] | None = None
+    """Of the feed-forward network."""
+    activation_dropout: float | None = None
+    """Share of the feed-forward network's inner elements dropped."""
+    norm: Literal["post", "pre"] | None = None
+    """After the residual sum, or before the layer."""
+    norm_kind: Literal["layer", "rms"] | None = None
+    """LayerNorm or RMSNorm."""
+    positions: Literal["sinusoidal", "learned", "rotary", "relative", "alibi", "none"] | None = None
+    """How a token's place is told."""
+    window: int | None = None
+    """Sliding window: how many tokens before it a token sees besides itself; all, unless given."""
+    global_every: int | None = None
+    """With a window: every so many layers, one sees everything."""
+    scaling: Literal["none", "linear", "ntk", "yarn"] | None = None
+    """Rotary positions: how they reach further than was trained."""
+    factor: float | None = None
+    """With a scaling: how many times further."""
+    trained: int | None = None
+    """With yarn: the length that was trained."""
+    tied: bool | None = None
+    """The output matrix is the embedding."""
+    decoder: dict[str, Any] = field(default_factory=dict)
+    """Anything else, by the names of `DecoderConfig`."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        if self.start:
+            fixed = [
+                name
+                for name in _LANGUAGE_PATHS
+                if name not in _LANGUAGE_FREE and getattr(self, name) is not None
+            ]
+            if fixed or self.decoder:
+                name = fixed[0] if fixed else "decoder"
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} beside start={self.start!r}: the shape is that of the "
+                    "model it starts from; leave one of the two out"
+                )
+            return
+        self.build(8, 8)  # what does not fit together is told before anything is read
+
+    def build(self, vocabulary: int, context: int) -> DecoderConfig:
+        """From nothing; learned positions reach as far as the `context`."""
+        plain = to_dict(self._preset(vocabulary))
+        heads = self.heads or plain["body"]["attention"]["heads"]
+        if self.make == "modern" and self.kv_heads is None:
+            plain["body"]["attention"]["kv_heads"] = heads // 2 if heads % 2 == 0 else heads
+        plain["positions"]["longest"] = context
+        _put_words(plain, self, _LANGUAGE_PATHS)
+        return from_dict(DecoderConfig, _merged(plain, self.decoder))
+
+    def changed(self, config: DecoderConfig) -> DecoderConfig:
+        """The model that is started from, with what may be set beside it."""
+        plain = to_dict(config)
+        _put_words(plain, self, {name: _LANGUAGE_PATHS[name] for name in _LANGUAGE_FREE})
+        return from_dict(DecoderConfig, plain)
+
+    def resolved(self) -> "LanguageShape":
+        """The same with every word written out; of a start, its own folder says them."""
+        if self.start:
+            return self
+        plain = to_dict(self.build(8, 8))
+        words = {name: _get(plain, paths[0]) for name, paths in _LANGUAGE_PATHS.items() if name not in _NONE}
+        return replace(self, **words)
+
+    def _preset(self, vocabulary: int) -> DecoderConfig:
+        return (MODERN if self.make == "modern" else DECODERS)[self.preset](vocabulary)
+
+
+_LANGUAGE_PATHS = {
+    **{name: paths for name, paths in _PATHS.items() if name not in _RECURRENT},
+    "kv_heads": ("body.attention.kv_heads",),
+    "window": ("body.window",),
+    "global_every": ("body.global_every",),
+    "scaling": ("positions.scaling",),
+    "factor": ("positions.factor",),
+    "trained": ("positions.trained",),
+    "tied": ("tied",),
+}
+_LANGUAGE_FREE = (
+    *("dropout", "attention_dropout", "activation_dropout", "window", "global_every"),
+    *("scaling", "factor", "trained"),
+)
+"""What can be set for a language model that is not new."""
+_NONE = ("kv_heads", "window")
+"""What may be absent from a configuration."""
 
 _ENCODER_PATHS = {
     **{name: paths for name, paths in _PATHS.items() if name != "attention"},

@@ -144,12 +144,15 @@ class SelfAttention(_Heads):
         whole = cache.whole
         queries, keys, values = self.queries_keys_values(x, whole.lengths, whole.longest + 1)
         cache.append(keys, values)
+        # What lies before every row's window is not read; rows of one length see all the rest.
+        first = 0 if mask.before is None else max(0, whole.shortest - mask.before)
+        places, before = (None, None) if whole.level else (whole.lengths, mask.before)
         heads = attend_cached(
             queries,
-            cache.keys[:, :, : whole.longest + 1],
-            cache.values[:, :, : whole.longest + 1],
-            None if whole.level and mask.before is None else whole.lengths,
-            before=mask.before,
+            cache.keys[:, :, first : whole.longest + 1],
+            cache.values[:, :, first : whole.longest + 1],
+            places - first if places is not None and first else places,
+            before=before,
             bias=self.bias,
         )
         return self.merge(heads)

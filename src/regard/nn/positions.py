@@ -15,6 +15,19 @@ Acting inside self-attention:
 And none. Rotary pairs dimension i with i + d/2, where the paper pairs 2i with 2i + 1: the same up to an
 order of the dimensions, without strided access, and what published rotary checkpoints use. The relative
 bias has one table for each layer, where T5 shares the first layer's.
+
+A rotary model reads inputs s times longer than it was trained on if its pairs, which turn by f_i = n^(-2i/d)
+from one position to the next, turn slower:
+
+    linear      f_i / s                                                      Chen et al. 2023
+    ntk         n s^(d/(d-2)) for n: the fastest pair keeps its f_0, the     bloc97 2023, in
+                slowest gets f_i / s, the others lie between                 Peng et al. 2023, 3.1
+    yarn        (1 - r_i) f_i + r_i f_i / s, and queries and keys are        Peng et al. 2023
+                multiplied by 0.1 ln(s) + 1. r_i = (i - low) / (high - low), within 0 and 1, where
+                pair `low` turns 32 times in the trained length (rounded down) and `high` once (up)
+
+The paper's r is linear in the number of turns; this one, linear in i, is that of its authors' code and of
+published checkpoints. tests/nn/test_positions.py holds linear and yarn equal to transformers'.
 """
 
 import math
@@ -27,6 +40,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.config import check_choices
+
+Scaling = Literal["none", "linear", "ntk", "yarn"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,6 +58,12 @@ class PositionsConfig:
     """Relative: how many distances the bias tells apart; half of them exact, half ever wider."""
     reach: int = 128
     """Relative: distances from here on share one bucket."""
+    scaling: Scaling = "none"
+    """Rotary: how angles shrink, for inputs longer than the model was trained on."""
+    factor: float = 1.0
+    """With a scaling: how many times the trained length is to be read."""
+    trained: int = 0
+    """Yarn: the length that the model was trained on, in tokens."""
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -58,13 +79,38 @@ class PositionsConfig:
             raise ValueError(
                 f"positions.reach={self.reach} must be greater than positions.buckets={self.buckets}"
             )
+        self._check_scaling()
+
+    def _check_scaling(self) -> None:
+        if not 1 <= self.factor < math.inf:
+            raise ValueError(f"positions.factor={self.factor} must be at least 1: it makes inputs longer")
+        if self.scaling == "none":
+            if self.factor != 1:
+                raise ValueError(
+                    f"positions.factor={self.factor} does nothing without a scaling: "
+                    "set positions.scaling to linear, ntk or yarn"
+                )
+            return
+        if self.kind != "rotary":
+            raise ValueError(
+                f"positions.scaling={self.scaling!r} shrinks rotary angles, which "
+                f"positions.kind={self.kind!r} has not: choose kind='rotary' or scaling='none'"
+            )
+        if self.scaling == "yarn" and self.trained <= 2 * math.pi:
+            raise ValueError(
+                f"positions.trained={self.trained} must be at least 7, one turn of the fastest pair: "
+                "for yarn, set it to the length that the model was trained on"
+            )
 
 
-def angles(length: int, width: int, base: float) -> Float[Tensor, "length half"]:
-    """pos / n^(2i/width) for every position below `length` and every i below width / 2."""
-    cpu = torch.device("cpu")
-    frequencies = base ** (-torch.arange(0, width, 2, dtype=torch.float64, device=cpu) / width)
-    return torch.arange(length, dtype=torch.float64, device=cpu)[:, None] * frequencies
+def frequencies(width: int, base: float) -> Float[Tensor, "half"]:
+    """n^(-2i/width) for every i below width / 2: how far each pair turns from one position to the next."""
+    return base ** (-torch.arange(0, width, 2, dtype=torch.float64, device="cpu") / width)
+
+
+def angles(length: int, frequencies: Float[Tensor, "half"]) -> Float[Tensor, "length half"]:
+    """Every position below `length` times every frequency."""
+    return torch.arange(length, dtype=torch.float64, device="cpu")[:, None] * frequencies
 
 
 class PositionTable(nn.Module, ABC):
@@ -101,7 +147,7 @@ class SinusoidalPositions(PositionTable):
         super().__init__()
 
     def rows(self, length: int) -> Float[Tensor, "length d_model"]:
-        turns = angles(length, self.d_model, self.base)
+        turns = angles(length, frequencies(self.d_model, self.base))
         return torch.stack([turns.sin(), turns.cos()], dim=-1).flatten(1)
 
     def forward(
@@ -127,18 +173,56 @@ class LearnedPositions(nn.Module):
         return self.table(positions + self.first if self.first else positions).to(dtype)
 
 
+def scaled_frequencies(
+    d_head: int, base: float, scaling: Scaling, factor: float, trained: int
+) -> Float[Tensor, "half"]:
+    """The frequencies of rotary pairs, for inputs `factor` times as long as those `trained` on."""
+    plain = frequencies(d_head, base)
+    match scaling:
+        case "none":
+            return plain
+        case "linear":
+            return plain / factor
+        case "ntk":
+            if d_head == 2:
+                raise ValueError("d_head=2 is one pair, the fastest, which ntk keeps: choose linear or yarn")
+            return frequencies(d_head, base * factor ** (d_head / (d_head - 2)))
+        case "yarn":
+            low = max(math.floor(_pair_that_turns(32, d_head, base, trained)), 0)
+            high = min(math.ceil(_pair_that_turns(1, d_head, base, trained)), d_head - 1)
+            pairs = torch.arange(d_head // 2, dtype=torch.float64, device="cpu")
+            ramp = ((pairs - low) / max(high - low, 0.001)).clamp(0, 1)
+            return plain * (1 - ramp) + plain / factor * ramp
+
+
+def _pair_that_turns(times: int, d_head: int, base: float, trained: int) -> float:
+    """The i for which trained * n^(-2i/d) is `times` whole turns."""
+    return d_head * math.log(trained / (times * 2 * math.pi)) / (2 * math.log(base))
+
+
 class RotaryPositions(PositionTable):
     """Turns a query or key by its position, so that q . k depends on their distance alone."""
 
-    def __init__(self, d_head: int, base: float = 10_000.0) -> None:
+    def __init__(
+        self,
+        d_head: int,
+        base: float = 10_000.0,
+        *,
+        scaling: Scaling = "none",
+        factor: float = 1.0,
+        trained: int = 0,
+    ) -> None:
+        """`scaling`, `factor` and `trained` are those of `PositionsConfig`."""
         if d_head % 2:
             raise ValueError(f"d_head={d_head} is odd: rotary positions turn pairs, choose an even width")
-        self.d_head, self.base = d_head, base
+        self.frequencies = scaled_frequencies(d_head, base, scaling, factor, trained)
+        self.stretch = 0.1 * math.log(factor) + 1 if scaling == "yarn" else 1.0
+        """Of queries and of keys."""
         super().__init__()
 
     def rows(self, length: int) -> Float[Tensor, "length d_head"]:
-        turns = angles(length, self.d_head, self.base)
-        return torch.cat([turns.cos(), turns.sin()], dim=-1)
+        turns = angles(length, self.frequencies)
+        return torch.cat([turns.cos(), turns.sin()], dim=-1) * self.stretch
 
     def forward(
         self, x: Float[Tensor, "tokens heads d_head"], positions: Int[Tensor, "tokens"], longest: int
@@ -205,7 +289,11 @@ def added_positions(config: PositionsConfig, d_model: int) -> SinusoidalPosition
 
 def rotary_positions(config: PositionsConfig, d_head: int) -> RotaryPositions | None:
     """The part that turns queries and keys, if this kind does."""
-    return RotaryPositions(d_head, config.base) if config.kind == "rotary" else None
+    if config.kind != "rotary":
+        return None
+    return RotaryPositions(
+        d_head, config.base, scaling=config.scaling, factor=config.factor, trained=config.trained
+    )
 
 
 def score_bias(config: PositionsConfig, heads: int, *, causal: bool) -> RelativeBias | AlibiBias | None:

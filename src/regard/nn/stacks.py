@@ -41,7 +41,10 @@ class TransformerConfig:
     dropout: float = 0.1
     """Share of each sublayer's output dropped in training, before it is added."""
     window: int | None = None
-    """Sliding window: how many tokens each way (backwards only, if causal) a token sees; None for all."""
+    """Sliding window: how many tokens each way (backwards only, if causal) a token sees besides itself; None
+    for all. Other libraries count the token too: their 1024 is 1023 here."""
+    global_every: int = 0
+    """With a window: every so many layers, one sees everything: 6 for layers 6, 12, ...; 0 for none."""
 
     def __post_init__(self) -> None:
         if self.layers < 1:
@@ -50,6 +53,20 @@ class TransformerConfig:
             raise ValueError(f"dropout={self.dropout} must be in [0, 1)")
         if self.window is not None and self.window < 1:
             raise ValueError(f"window={self.window} must be at least 1, or None to see everything")
+        if self.global_every:
+            self._check_global()
+
+    def _check_global(self) -> None:
+        if self.window is None:
+            raise ValueError(
+                f"global_every={self.global_every}, but without a window every layer sees everything: "
+                "set window, or leave global_every at 0"
+            )
+        if not 2 <= self.global_every <= self.layers:
+            raise ValueError(
+                f"global_every={self.global_every} must be from 2 to layers={self.layers}, or 0: "
+                "some layers have the window and some see everything"
+            )
 
 
 class Stack(nn.Module):
@@ -64,7 +81,13 @@ class Stack(nn.Module):
     ) -> None:
         """With a `d_memory`, each layer also attends to a memory of that width."""
         super().__init__()
-        self.mask = Mask(before=config.window, after=0 if causal else config.window)
+        local = Mask(before=config.window, after=0 if causal else config.window)
+        everything = Mask(after=0 if causal else None)
+        every = config.global_every
+        self.masks = tuple(
+            everything if every and number % every == 0 else local for number in range(1, config.layers + 1)
+        )
+        """What each layer shows its tokens."""
         d_head = config.attention.width(d_model)
 
         def residual() -> Residual:
@@ -96,16 +119,16 @@ class Stack(nn.Module):
     def forward(
         self, x: Stream, layout: Layout, memory: Memory | None = None, mask: Mask | None = None
     ) -> Stream:
-        """A `mask` takes the place of the stack's own."""
-        for layer in self.each:
-            x = layer(x, layout, mask or self.mask, memory)
+        """A `mask` takes the place of the layers' own."""
+        for layer, own in zip(self.each, self.masks, strict=True):
+            x = layer(x, layout, mask or own, memory)
         return x if self.final_norm is None else self.final_norm(x)
 
     def states(self, x: Stream, layout: Layout) -> list[Stream]:
         """What each layer makes of it; the last one through the final norm, if there is one."""
         found = []
-        for layer in self.each:
-            x = layer(x, layout, self.mask)
+        for layer, mask in zip(self.each, self.masks, strict=True):
+            x = layer(x, layout, mask)
             found.append(x)
         return found if self.final_norm is None else [*found[:-1], self.final_norm(x)]
 
@@ -114,7 +137,7 @@ class Stack(nn.Module):
         state.cache.reserve(layout.longest)
         for index, layer in enumerate(self.each):
             cross = state.crosses[index] if state.crosses else None
-            x = layer.prefill(x, layout, self.mask, state.cache.layer(index), cross)
+            x = layer.prefill(x, layout, self.masks[index], state.cache.layer(index), cross)
         state.cache.advance(layout.host_offsets.diff().long())
         return x if self.final_norm is None else self.final_norm(x)
 
@@ -154,6 +177,6 @@ class Stack(nn.Module):
         state.cache.reserve(1)
         for index, layer in enumerate(self.each):
             cross = state.crosses[index] if state.crosses else None
-            x = layer.step(x, self.mask, state.cache.layer(index), cross)
+            x = layer.step(x, self.masks[index], state.cache.layer(index), cross)
         state.cache.advance()
         return x if self.final_norm is None else self.final_norm(x)

@@ -94,9 +94,13 @@ class KeyValueCache:
         return int(self._host_lengths.max()) if self.rows else 0
 
     @property
+    def shortest(self) -> int:
+        return int(self._host_lengths.min()) if self.rows else 0
+
+    @property
     def level(self) -> bool:
         """Whether all rows are equally long, so that no row needs a mask."""
-        return self.rows == 0 or int(self._host_lengths.min()) == self.longest
+        return self.shortest == self.longest
 
     def layer(self, index: int) -> "SelfCache":
         return SelfCache(self, index)

@@ -82,8 +82,8 @@ def cross_attention(model: Seq2Seq, source: Packed, target: Packed, layer: int |
     body = model.decoder.body
     if isinstance(body, RecurrentDecoder):
         return _recurrent_weights(body, x, target, memory)
-    for before in body.each[:chosen]:
-        x = before(x, target.layout, body.mask, memory)
+    for before, mask in zip(body.each[:chosen], body.masks, strict=False):
+        x = before(x, target.layout, mask, memory)
     asked = body.each[chosen]
     if asked.cross_attention is None:
         raise ValueError("this decoder has no cross-attention to ask")
@@ -91,7 +91,7 @@ def cross_attention(model: Seq2Seq, source: Packed, target: Packed, layer: int |
         norm = asked.cross_residual.norm
     else:
         norm = nn.Identity()
-    x = asked.attention_residual(x, lambda x: asked.attention(x, target.layout, body.mask))
+    x = asked.attention_residual(x, lambda x: asked.attention(x, target.layout, body.masks[chosen]))
     weights = asked.cross_attention.weights(norm(x), target.layout, memory.states, memory.layout)
     return [each.mean(dim=0) for each in weights]
 

@@ -54,8 +54,8 @@ NEAR = 100
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocumentsConfig:
     train: tuple[str, ...]
-    """What is learned from: a file, or a list of files; plain text, or tables in which a row is a
-    document."""
+    """What is learned from: a file, a folder of files, or a list of them; plain text, or tables in which a
+    row is a document."""
     valid: tuple[str, ...] = ()
     """What progress is measured on. Without it, some of the training text is held out."""
     test: tuple[str, ...] = ()
@@ -114,8 +114,9 @@ class DocumentsConfig:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """Lines of a document, blank ones left out. A long document comes in several passages. One that has no
-    lines stands for a document of which nothing is held out, where of others the end is."""
+    """Lines of a document, blank ones left out unless they are asked for. A long document comes in several
+    passages. One that has no lines stands for a document of which nothing is held out, where of others the
+    end is."""
 
     key: str
     """The text of the document's first passage: documents with the same one are not told apart when some
@@ -146,17 +147,19 @@ class Survey:
 class DocumentCorpus:
     """All documents of a recipe. Reading them takes no more memory for a larger corpus."""
 
-    def __init__(self, config: DocumentsConfig, where: Path) -> None:
-        """`where` is the folder that relative paths start from."""
-        self.config = config
+    def __init__(self, config: DocumentsConfig, where: Path, *, blank: bool = False) -> None:
+        """`where` is the folder that relative paths start from. With `blank`, lines without text are kept
+        inside documents."""
+        self.config, self._blank = config, blank
         self.root = where / config.root
         self._readers: dict[Split, list[Reader[Passage]]] = {
             split: [self._reader(path) for path in self.paths(split)] for split in get_args(Split)
         }
 
     def paths(self, split: Split) -> list[Path]:
+        """Of a folder, all files in it, in the order of their names."""
         names = {"train": self.config.train, "valid": self.config.valid, "test": self.config.test}[split]
-        return [self.root / name for name in names]
+        return [path for name in names for path in _files(self.root / name)]
 
     def passages(self, split: Split) -> Iterator[Passage]:
         """Held-out text of the training files belongs to `valid`. Where it is the ends of documents, a
@@ -240,7 +243,7 @@ class DocumentCorpus:
                     f"data.documents={config.documents!r} is for plain text, but {path} is a table, in which "
                     "each row is a document: leave it out"
                 )
-            return lambda **how: _rows(read_table_lines(table, text=config.text, **how))
+            return lambda **how: _rows(read_table_lines(table, text=config.text, **how), self._blank)
         return lambda **how: self._parted(line.text for line in read_lines(path, **how))
 
     def _parted(self, lines: Iterator[str]) -> Iterator[Passage]:
@@ -250,9 +253,14 @@ class DocumentCorpus:
             case "blank":
                 return parted(lines, lambda line: not line.strip())
             case "mark":
-                return parted(lines, lambda line: line.startswith(self.config.mark))
+                return parted(lines, lambda line: line.startswith(self.config.mark), blank=self._blank)
             case "file":
-                return parted(lines, lambda line: False)
+                return parted(lines, lambda line: False, blank=self._blank)
+
+
+def is_table(path: Path | str) -> bool:
+    """Whether a name says that a file is a table."""
+    return _is_table(Table(path=Path(path)))
 
 
 def _is_table(table: Table) -> bool:
@@ -263,10 +271,23 @@ def _is_table(table: Table) -> bool:
     return True
 
 
-def _rows(rows: Iterable[Any]) -> Iterator[Passage]:
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    found = sorted(
+        each
+        for each in path.rglob("*")
+        if each.is_file() and not any(part.startswith(".") for part in each.relative_to(path).parts)
+    )
+    if not found:
+        raise DataError(Origin(str(path)), "an empty folder", remedy="name one that has files")
+    return found
+
+
+def _rows(rows: Iterable[Any], blank: bool) -> Iterator[Passage]:
     for row in rows:
-        lines = tuple(line for line in row.text.split("\n") if line.strip())
-        if lines:
+        lines = tuple(line for line in row.text.split("\n") if blank or line.strip())
+        if row.text.strip():
             yield Passage(row.text, lines, begins=True)
 
 
@@ -274,8 +295,9 @@ def _alone(lines: Iterable[str]) -> Iterator[Passage]:
     return (Passage(line, (line,), begins=True) for line in lines if line.strip())
 
 
-def parted(lines: Iterable[str], ends: Callable[[str], bool]) -> Iterator[Passage]:
-    """Documents, where a line for which `ends` holds lies between two of them and is in none."""
+def parted(lines: Iterable[str], ends: Callable[[str], bool], *, blank: bool = False) -> Iterator[Passage]:
+    """Documents, where a line for which `ends` holds lies between two of them and is in none. With `blank`,
+    lines without text are kept, but not before the first that has some."""
     key, held, size = "", list[str](), 0
     for line in lines:
         over = ends(line)
@@ -285,7 +307,7 @@ def parted(lines: Iterable[str], ends: Callable[[str], bool]) -> Iterator[Passag
             key, held, size = key or text, [], 0
         if over:
             key = ""
-        elif line.strip():
+        elif line.strip() or (blank and (held or key)):
             held.append(line)
             size += len(line)
     if held:
@@ -308,7 +330,7 @@ def parts(passages: Iterable[Passage], sizes: Sequence[int], share: float, split
         lines = list[str]()
         for line in passage.lines:
             own = _divided(line, place, sizes[document], share)[split == "valid"]
-            lines += [own] if own else []
+            lines += [] if own is None else [own]
             place += len(line)
         if lines:
             yield Passage(key, tuple(lines), begins)
@@ -317,7 +339,7 @@ def parts(passages: Iterable[Passage], sizes: Sequence[int], share: float, split
         yield Passage(key, (), begins=True)
 
 
-def _divided(line: str, begin: int, size: int, share: float) -> tuple[str, str]:
+def _divided(line: str, begin: int, size: int, share: float) -> tuple[str | None, str | None]:
     """What of a line is to learn from and what to validate on. The line begins after so many characters of
     its document's `size`."""
     end, wanted = begin + len(line), min(size - share * size, size - 1)
@@ -325,7 +347,7 @@ def _divided(line: str, begin: int, size: int, share: float) -> tuple[str, str]:
     if at:
         return line[:at], line[at + 1 :] if line[at] == " " else line[at:]
     nearer = begin + end <= 2 * wanted  # to its end
-    return (line, "") if begin == 0 or (nearer and end < size) else ("", line)
+    return (line, None) if begin == 0 or (nearer and end < size) else (None, line)
 
 
 def inside(line: str, place: float) -> int:

@@ -6,6 +6,7 @@ from regard.tasks.encoders.classify_recipe import CLASSIFY
 from regard.tasks.encoders.embed_recipe import EMBED
 from regard.tasks.encoders.pretrain_recipe import PRETRAIN
 from regard.tasks.encoders.tag_recipe import TAG
+from regard.tasks.language.recipe import LANGUAGE
 from regard.tasks.recipe import Kind
 from regard.tasks.translate_recipe import TRANSLATE
 
@@ -15,4 +16,5 @@ KINDS: dict[str, Kind[Any]] = {
     "classify": CLASSIFY,
     "tag": TAG,
     "embed": EMBED,
+    "language": LANGUAGE,
 }

@@ -103,6 +103,10 @@ def prepare(
             from regard.tasks import translate
 
             return translate.job_of(translate.prepare(written, folder, ranks, console, begun=begun), folder)
+        case "language":
+            from regard.tasks.language import learn
+
+            return learn.prepare(written, folder, ranks, console, begun=begun)
         case task:
             own = import_module(f"regard.tasks.encoders.{task}")
             return own.prepare(written, folder, ranks, console, begun=begun)

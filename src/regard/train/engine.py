@@ -1,7 +1,8 @@
 """One step of training: gradients of all parts, added up; then one update.
 
     work      for each part: loss, backward; gradients and sums add up
-    update    add up over ranks, divide by the tokens of the whole step, clip, AdamW, average, back to zero
+    update    add up over ranks, divide by the tokens of the whole step, clip, AdamW or Muon, average,
+              back to zero
 
 Both run as written, or on CUDA as captured graphs that one launch replays. Nothing is read back by the host
 within a step. Random numbers (dropout) are a function of (seed, step, part): a resumed run, or one shared
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 
 from regard.train.average import Average, AverageConfig
 from regard.train.flat import FlatParameters
+from regard.train.muon import FlatMuon, layer_matrices
 from regard.train.objectives import Sums
 from regard.train.optim import FlatAdam, OptimizerConfig
 from regard.train.ranks import Ranks
@@ -61,8 +63,14 @@ class Engine:
         self._seed = seed
         self._bfloat16 = bfloat16
         self._captured = captured
-        self.weights = FlatParameters(model, totals=len(Sums._fields), factor=factor)
-        self.optimizer = FlatAdam(self.weights, optimizer)
+        matrices = layer_matrices(model) if optimizer.kind == "muon" else {}
+        self.weights = FlatParameters(model, totals=len(Sums._fields), factor=factor, first=matrices)
+        self.optimizer: FlatAdam | FlatMuon
+        match optimizer.kind:
+            case "adam":
+                self.optimizer = FlatAdam(self.weights, optimizer)
+            case "muon":
+                self.optimizer = FlatMuon(self.weights, optimizer, matrices)
         self.average = Average(self.weights.values, average)
         self.statistics = torch.zeros(len(STATISTICS), device=ranks.device)
         self._held: Any = None

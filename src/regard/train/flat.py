@@ -8,11 +8,12 @@ however many parameters there are.
     gradients  | the same places                                                               | totals |
 
 Where some learn faster than others, each half is in order of that: what is updated alike lies side by side.
+What another optimizer takes (train/muon.py) comes before everything else.
 The gradients have room for a few more numbers at the end: sums that have to travel with them between ranks.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import torch
@@ -38,6 +39,10 @@ class Part:
     """A stretch of the vector whose weights are updated alike."""
 
     parameter: nn.Parameter
+    span: slice
+    """Where it lies."""
+    first: bool
+    """Whether another optimizer takes it."""
     decays: bool
     factor: float
     """On the learning rate."""
@@ -45,19 +50,24 @@ class Part:
 
 class FlatParameters:
     def __init__(
-        self, model: nn.Module, totals: int = 0, factor: Callable[[str], float] | None = None
+        self,
+        model: nn.Module,
+        totals: int = 0,
+        factor: Callable[[str], float] | None = None,
+        first: Collection[str] = (),
     ) -> None:
         """Takes the parameters over: move the model to its device, and freeze what is not to be trained,
-        before. `factor` gives each parameter, by name, its factor on the learning rate."""
+        before. `factor` gives each parameter, by name, its factor on the learning rate; those named by
+        `first` come before the others, in parts of their own."""
         own = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
         if not own:
             raise ValueError(f"{type(model).__name__} has no parameter that can be trained")
         self._model = model
         apart = _undecayed(model)
-        kinds = {name: (name in apart, _factor(name, factor)) for name in own}
+        kinds = {name: (name not in first, name in apart, _factor(name, factor)) for name in own}
         ordered = sorted(own, key=kinds.__getitem__)  # stable
         self.places: dict[str, Place] = {}
-        stops: dict[tuple[bool, float], int] = {}
+        stops: dict[tuple[bool, bool, float], int] = {}
         end = 0
         for name in ordered:
             self.places[name] = Place(end, own[name].shape)
@@ -75,10 +85,11 @@ class FlatParameters:
             own[name].grad = gradient
         self.parts: list[Part] = []
         start = 0
-        for (plain, share), stop in stops.items():
+        for (later, plain, share), stop in stops.items():
             if stop > start:
-                part = _part(self.values[start:stop], self.gradients[start:stop])
-                self.parts.append(Part(part, decays=not plain, factor=share))
+                span = slice(start, stop)
+                part = _part(self.values[span], self.gradients[span])
+                self.parts.append(Part(part, span, first=not later, decays=not plain, factor=share))
             start = stop
 
     @property

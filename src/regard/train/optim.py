@@ -1,7 +1,9 @@
-"""AdamW and its learning rate.
+"""AdamW, and the learning rate of every optimizer.
 
     m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,  w -= rate (m^ / (sqrt(v^) + eps) + decay w)
                                                                      Loshchilov and Hutter 2019
+
+Muon, which takes the matrices inside the layers from it, is in train/muon.py.
 
 The rate rises linearly over the warm-up, then
 
@@ -22,9 +24,14 @@ from torch import Tensor
 from regard.config import check_choices
 from regard.train.flat import FlatParameters
 
+MOMENTUM = 0.95
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OptimizerConfig:
+    kind: Literal["adam", "muon"] = "adam"
+    """adam: AdamW for all weights. muon: Muon for the matrices inside Transformer layers, at the same rate,
+    and AdamW for the rest: embeddings, heads, biases, norms, recurrent layers."""
     learning_rate: float | None = None
     """The highest rate, reached at the end of the warm-up: 0.001 unless given. For the paper's schedule, a
     factor on its formula: 1 unless given."""
@@ -36,6 +43,8 @@ class OptimizerConfig:
     """Share of the peak that is left at the last step (cosine, linear)."""
     betas: tuple[float, float] = (0.9, 0.98)
     """How slowly the means of the gradients and of their squares move."""
+    momentum: float = MOMENTUM
+    """muon: how slowly the mean of the gradients moves, for the matrices that Muon takes."""
     eps: float = 1e-9
     """Keeps the division finite."""
     weight_decay: float = 0.0
@@ -57,6 +66,13 @@ class OptimizerConfig:
             raise ValueError(f"warmup={self.warmup} must be 0 or more")
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(f"betas={list(self.betas)} must both be in [0, 1)")
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"momentum={self.momentum} must be in [0, 1)")
+        if self.momentum != MOMENTUM and self.kind != "muon":
+            raise ValueError(
+                f"momentum={self.momentum} is for the kind muon, but kind={self.kind!r}: leave it out, or "
+                "choose the other kind; AdamW's own is the first of betas"
+            )
         if not 0 < self.eps < math.inf:
             raise ValueError(f"eps={self.eps} must be greater than 0, and finite")
         if not 0 < self.layer_decay <= 1:
@@ -93,11 +109,12 @@ def learning_rate(step: int, steps: int, config: OptimizerConfig, d_model: int) 
 
 class FlatAdam:
     """AdamW over flat weights; its own state is flat vectors too. Each part of the weights is a group,
-    at its factor of the rate."""
+    at its factor of the rate. The parts that come first are another optimizer's."""
 
     def __init__(self, weights: FlatParameters, config: OptimizerConfig) -> None:
         device = weights.values.device
         on_cuda = device.type == "cuda"
+        parts = [part for part in weights.parts if not part.first]
         self._adam = torch.optim.AdamW(
             [
                 {
@@ -107,7 +124,7 @@ class FlatAdam:
                     "lr": torch.zeros((), device=device) if on_cuda else 0.0,
                     "factor": part.factor,
                 }
-                for part in weights.parts
+                for part in parts
             ],
             betas=config.betas,
             eps=config.eps,
@@ -118,17 +135,13 @@ class FlatAdam:
         """1 where the next step must change nothing: torch's own way to decide that on the device."""
         self._adam.found_inf = self.skip  # type: ignore[attr-defined]
         self.means, self.squares = torch.zeros_like(weights.values), torch.zeros_like(weights.values)
-        self._counts = [torch.zeros((), device=device) for _ in weights.parts]
-        start = 0
-        for group, count in zip(self._adam.param_groups, self._counts, strict=True):
-            (part,) = group["params"]
-            stop = start + part.numel()
-            self._adam.state[part] = {
+        self._counts = [torch.zeros((), device=device) for _ in parts]
+        for part, count in zip(parts, self._counts, strict=True):
+            self._adam.state[part.parameter] = {
                 "step": count,
-                "exp_avg": self.means[start:stop],
-                "exp_avg_sq": self.squares[start:stop],
+                "exp_avg": self.means[part.span],
+                "exp_avg_sq": self.squares[part.span],
             }
-            start = stop
 
     def set_rate(self, rate: float) -> None:
         for group in self._adam.param_groups:

@@ -216,6 +216,11 @@ class Trainer:
                 f"{self.path}: the weights of another model, or of one in which other parts are frozen or "
                 "learn faster; resume with the recipe that began it"
             )
+        kind = facts.get("optimizer", "adam")
+        if kind != self.optimizer.kind:
+            raise checkpoint.CheckpointError(
+                f"{self.path}: begun with optimizer.kind={kind!r}; resume with that"
+            )
         averages = _under("average.", tensors)
         if self.engine.average.mean is not None and "mean" not in averages:
             raise checkpoint.CheckpointError(
@@ -423,7 +428,7 @@ class Trainer:
         report.validated(
             standing.step, figures, best=better, example=example, seconds=time.monotonic() - began
         )
-        self._logged = time.monotonic()  # validation is no part of the speed of training
+        self._logged += time.monotonic() - began  # validation is no part of the speed of training
 
     def _validated(self, weights: Tensor) -> tuple[Mapping[str, float], str]:
         values = self.engine.weights.values
@@ -449,6 +454,7 @@ class Trainer:
             facts = {
                 "standing": asdict(self.standing),
                 "updates": engine.optimizer.updates,
+                "optimizer": self.optimizer.kind,
                 "places": self._places(),
             }
             checkpoint.write(self.path, {**self._vectors(), **beside}, facts)

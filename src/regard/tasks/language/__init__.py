@@ -1,0 +1,1 @@
+"""Language models: text in, its continuation out."""

@@ -1,0 +1,133 @@
+"""Texts that are being written: a batch of prompts, and rows of tokens that follow them."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from regard.decode import DecodeConfig, Sliding, Step, decode, steps
+from regard.models.decoder import Decoder
+from regard.tasks.language.continuation import Finished, Writer
+from regard.text import Tokenizer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What one call asks for."""
+
+    decoding: DecodeConfig
+    end: int | Collection[int] | None
+    suppressed: tuple[int, ...]
+    stop: tuple[str, ...]
+    slides: int | None
+    """The context, where a text goes on past it."""
+    batch_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    text: str
+    ids: list[int]
+    most: int
+    """So many tokens may follow."""
+    crowded: bool
+    """Fewer than were asked for: the context has no room for more."""
+    key: int
+
+
+@dataclass(slots=True)
+class Row:
+    """One text behind a prompt."""
+
+    ids: list[int] = field(default_factory=list)
+    text: str | None = None
+    """Known here only if stop strings are looked for."""
+    score: float = 0.0
+    finished: Finished = "length"
+
+
+def in_batches(prompts: Sequence[Prompt], wish: Wish) -> Iterator[list[int]]:
+    """Numbers of prompts, the longest first: as many together as keep to the budget with all that may follow
+    them, and at least one."""
+    rows = wish.decoding.beam if wish.decoding.method == "beam" else wish.decoding.n_best
+    batch: list[int] = []
+    longest = 0
+    for number in sorted(range(len(prompts)), key=lambda number: -len(prompts[number].ids)):
+        whole = len(prompts[number].ids) + prompts[number].most
+        longest = max(longest, whole)
+        if batch and (len(batch) + 1) * rows * longest > wish.batch_tokens:
+            yield batch
+            batch, longest = [], whole
+        batch.append(number)
+    if batch:
+        yield batch
+
+
+def write(
+    model: Decoder, tokenizer: Tokenizer | None, batch: Sequence[Prompt], wish: Wish
+) -> list[list[Row]]:
+    """The rows of each prompt. The tokenizer is needed for stop strings only."""
+    if wish.decoding.method == "beam":
+        return _searched(model, batch, wish)
+    samples = wish.decoding.n_best
+    owners = [prompt for prompt in batch for _ in range(samples)]
+    rows = [Row() for _ in owners]
+    writers: list[Writer | None] = [None for _ in owners]
+    if tokenizer is not None and wish.stop:
+        writers = [Writer(tokenizer, prompt.ids, wish.stop) for prompt in owners]
+    for step in take_steps(model, batch, wish):
+        parts = (step.running, step.tokens, step.scores, step.ended, step.cut)
+        for place, each in enumerate(zip(*(part.tolist() for part in parts), strict=True)):
+            number, token, score, ended, cut = each
+            row, writer, over = rows[number], writers[number], ended or cut
+            row.score, row.finished = score, "end" if ended else "length"
+            if not over:
+                row.ids.append(token)
+            if writer is not None:
+                row.text = (row.text or "") + (writer.close() if over else writer.add(token))
+                row.finished = "stop" if writer.stopped else row.finished
+                step.stopped[place] = writer.stopped
+    return [rows[first : first + samples] for first in range(0, len(rows), samples)]
+
+
+def take_steps(model: Decoder, batch: Sequence[Prompt], wish: Wish) -> Iterator[Step]:
+    stepper = _stepper(model, wish)
+    return steps(
+        stepper,
+        stepper.start(rows=len(batch), capacity=_capacity(batch)),
+        [prompt.ids for prompt in batch],
+        end=wish.end,
+        config=wish.decoding,
+        maximums=[prompt.most for prompt in batch],
+        suppressed=wish.suppressed,
+        keys=[prompt.key for prompt in batch],
+    )
+
+
+def _searched(model: Decoder, batch: Sequence[Prompt], wish: Wish) -> list[list[Row]]:
+    stepper = _stepper(model, wish)
+    found = decode(
+        stepper,
+        stepper.start(rows=len(batch), capacity=_capacity(batch)),
+        [prompt.ids for prompt in batch],
+        end=wish.end,
+        config=wish.decoding,
+        maximums=[prompt.most for prompt in batch],
+        suppressed=wish.suppressed,
+    )
+    rows: list[list[Row]] = []
+    for prompt, hypotheses in zip(batch, found, strict=True):
+        before = len(prompt.ids) - 1  # a hypothesis leaves out the first token only
+        rows.append(
+            [
+                Row([*each.ids[before:]], None, each.score, "end" if each.finished else "length")
+                for each in hypotheses
+            ]
+        )
+    return rows
+
+
+def _stepper(model: Decoder, wish: Wish) -> Decoder | Sliding:
+    return model if wish.slides is None else Sliding(model, wish.slides)
+
+
+def _capacity(batch: Sequence[Prompt]) -> int:
+    return max(len(prompt.ids) + prompt.most for prompt in batch)

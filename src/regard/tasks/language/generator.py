@@ -1,0 +1,357 @@
+"""Going on where a prompt ends: text in, its continuation out, whole or as it comes.
+
+    read       [start] prompt          the start token where the model was trained on documents that have one
+    written    ...                     until the end token, a stop string, or as many tokens as may come
+
+Prompts are decoded together without padding, within a budget of tokens; what follows one does not depend on
+its neighbours. Where the context is full, a text stops there, or goes on with its last half in view.
+"""
+
+import warnings
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, get_args, overload
+
+import torch
+
+from regard.decode import DecodeConfig
+from regard.models.decoder import Decoder
+from regard.tasks.language.continuation import Generated, GenerationWarning, Writer, spelled
+from regard.tasks.language.drafts import Prompt, Row, Wish, in_batches, take_steps, write
+from regard.tasks.language.start import built, open_language
+from regard.text import DataError, Origin, Tokenizer
+from regard.text.training import each_text
+from regard.train.ranks import find_device
+
+Past = Literal["stop", "slide"]
+"""Where the context is full: stop there, and refuse longer prompts; or go on from the last half of it, again
+and again, and read the end of longer prompts."""
+Precision = Literal["float32", "bfloat16"]
+
+SAMPLING = DecodeConfig(method="sample", temperature=0.8, top_p=0.95)
+"""How texts are written unless something else is asked for: a little bolder than the model is in doubt, and
+never the long tail of unlikely tokens, one of which can spoil a text."""
+
+
+class Generator:
+    begins: bool
+    """A start token stands before every prompt. One that is the end token too stands before empty prompts
+    only, as in GPT-2, unless this is set."""
+
+    def __init__(
+        self,
+        model: Decoder,
+        tokenizer: Tokenizer | None,
+        *,
+        longest: int | None = None,
+        decoding: DecodeConfig | None = None,
+        precision: Precision = "float32",
+    ) -> None:
+        """Without a tokenizer, `generate_ids` is what there is. `longest` is the most tokens that the model
+        was trained to read; None for as many as its positions take. `decoding` applies where a call says no
+        other; unless given, it is SAMPLING. It runs where the model is."""
+        positions = model.config.positions
+        if positions.kind == "learned":
+            if longest is not None and longest > positions.longest:
+                raise ValueError(
+                    f"longest={longest}, but the model has learned {positions.longest} positions"
+                )
+            longest = positions.longest if longest is None else longest
+        if longest is not None and longest < 2:
+            raise ValueError(f"longest={longest} leaves no room for text behind a prompt")
+        if precision not in get_args(Precision):
+            raise ValueError(f"precision={precision!r} is none of {', '.join(get_args(Precision))}")
+        self.model = model
+        self.tokenizer = tokenizer
+        self.longest = longest
+        self.decoding = SAMPLING if decoding is None else decoding
+        self.precision = precision
+        ids = None if tokenizer is None else tokenizer.ids
+        self.begins = ids is not None and ids.start is not None and ids.start != ids.end
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    @property
+    def _text(self) -> Tokenizer:
+        if self.tokenizer is None:
+            raise ValueError("this generator has no tokenizer: use generate_ids")
+        return self.tokenizer
+
+    @overload
+    def generate(  # type: ignore[overload-overlap]  # a string is a sequence of strings
+        self,
+        prompts: str,
+        *,
+        decoding: DecodeConfig | None = None,
+        samples: int | None = None,
+        max_tokens: int | None = None,
+        seed: int | None = None,
+        stop: Sequence[str] = (),
+        past: Past = "stop",
+        keys: Sequence[int] | None = None,
+        batch_tokens: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[Generated]: ...
+
+    @overload
+    def generate(
+        self,
+        prompts: Sequence[str],
+        *,
+        decoding: DecodeConfig | None = None,
+        samples: int | None = None,
+        max_tokens: int | None = None,
+        seed: int | None = None,
+        stop: Sequence[str] = (),
+        past: Past = "stop",
+        keys: Sequence[int] | None = None,
+        batch_tokens: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[list[Generated]]: ...
+
+    def generate(
+        self,
+        prompts: str | Sequence[str],
+        *,
+        decoding: DecodeConfig | None = None,
+        samples: int | None = None,
+        max_tokens: int | None = None,
+        seed: int | None = None,
+        stop: Sequence[str] = (),
+        past: Past = "stop",
+        keys: Sequence[int] | None = None,
+        batch_tokens: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[Generated] | list[list[Generated]]:
+        """A prompt gives a list of its samples (of a beam: the best first), several give a list of lists.
+        Special tokens are never written, but for the end.
+
+        decoding      in place of the generator's own
+        samples       for each prompt, in place of decoding.n_best
+        max_tokens    that may follow a prompt, in place of decoding.maximum; fewer where the context is full
+        seed          in place of decoding.seed
+        stop          strings before which a text ends; not for beams
+        past          where the context is full: stop, or slide
+        keys          numbers that the samples of each prompt hang on; unless given, its place in the list
+        batch_tokens  prompts are decoded together while their samples, with all that may follow, are no more
+                      tokens than this. Unless given, what suits the device
+        progress      called with how many more prompts are done
+        """
+        changes = {"n_best": samples, "maximum": max_tokens, "seed": seed}
+        wish = self._wish(decoding or self.decoding, changes, stop, past, batch_tokens)
+        single = isinstance(prompts, str)
+        listed = [prompts] if isinstance(prompts, str) else [*each_text(prompts)]
+        asked = self._encoded(listed, keys, wish)
+        written = self._written(asked, wish, progress)
+        found = [
+            [self._generated(prompt, row) for row in rows]
+            for prompt, rows in zip(asked, written, strict=True)
+        ]
+        return found[0] if single else found
+
+    def stream(
+        self,
+        prompt: str,
+        *,
+        decoding: DecodeConfig | None = None,
+        max_tokens: int | None = None,
+        seed: int | None = None,
+        stop: Sequence[str] = (),
+        past: Past = "stop",
+        key: int = 0,
+    ) -> Iterator[str]:
+        """The text as it comes, in pieces that make up what `generate` gives with the same settings. Whole
+        characters only, and nothing that may turn out to be a stop string. The model stays in eval mode until
+        the last piece, or until the iterator is closed."""
+        changes = {"n_best": 1, "maximum": max_tokens, "seed": seed}
+        wish = self._wish(decoding or self.decoding, changes, stop, past, None)
+        if wish.decoding.method == "beam":
+            raise ValueError("a beam has no text before its end: stream with method greedy or sample")
+        [asked] = self._encoded([prompt], [key], wish)
+        return self._stream(asked, wish)
+
+    def generate_ids(
+        self,
+        prompts: Sequence[Sequence[int]],
+        *,
+        end: int | Collection[int] | None = None,
+        decoding: DecodeConfig | None = None,
+        max_tokens: int | None = None,
+        seed: int | None = None,
+        suppressed: Collection[int] = (),
+        past: Past = "stop",
+        keys: Sequence[int] | None = None,
+        batch_tokens: int | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[list[int]]:
+        """New ids for each list of ids, by greedy search unless `decoding` says otherwise. Nothing is put
+        before a prompt, and any token may come that is not `suppressed`. Without an `end`, `max_tokens` of
+        them come; it is not among them."""
+        changes = {"n_best": 1, "maximum": max_tokens, "seed": seed}
+        wish = self._wish(decoding or DecodeConfig(method="greedy"), changes, (), past, batch_tokens)
+        wish = replace(wish, end=end, suppressed=tuple(suppressed))
+        for number, ids in enumerate(prompts):
+            if len(ids) == 0:
+                raise ValueError(f"prompt {number} has no ids: it needs one at least")
+            if not 0 <= min(ids) <= max(ids) < self.model.config.vocabulary:
+                raise ValueError(
+                    f"prompt {number} is {ids!r:.40}: ids are from 0 to {self.model.config.vocabulary - 1}"
+                )
+        asked = self._fitted([("", [*ids]) for ids in prompts], keys, wish)
+        return [row.ids for [row] in self._written(asked, wish, progress)]
+
+    def _wish(
+        self,
+        decoding: DecodeConfig,
+        changes: dict[str, Any],
+        stop: Sequence[str],
+        past: Past,
+        batch_tokens: int | None,
+    ) -> Wish:
+        decoding = replace(decoding, **{name: value for name, value in changes.items() if value is not None})
+        if batch_tokens is None:  # a GPU is not busy with few
+            batch_tokens = 65_536 if self.device.type == "cuda" else 4096
+        if past not in get_args(Past):
+            raise ValueError(f"past={past!r} is none of {', '.join(get_args(Past))}")
+        if isinstance(stop, str) or not all(isinstance(each, str) and each for each in stop):
+            raise ValueError(f"stop={stop!r:.60}: give a list of strings, none of them empty")
+        if stop and decoding.method == "beam":
+            raise ValueError(
+                f"stop={[*stop]!r:.60}: a beam ranks texts that the model ends; choose greedy or sample"
+            )
+        if batch_tokens < 1:
+            raise ValueError(f"batch_tokens={batch_tokens} must be at least 1")
+        end = None if self.tokenizer is None else self.tokenizer.ids.end
+        return Wish(
+            decoding=decoding,
+            end=end,
+            suppressed=self._never,
+            stop=tuple(stop),
+            slides=self.longest if past == "slide" else None,
+            batch_tokens=batch_tokens,
+        )
+
+    @cached_property
+    def _never(self) -> tuple[int, ...]:
+        """What is never written: special tokens but for the end, and rows without a token."""
+        tokenizer = self.tokenizer
+        if tokenizer is None:
+            return ()
+        special = {tokenizer.vocabulary[token] for token in tokenizer.specials}
+        written = {*tokenizer.vocabulary.values()} - special | {tokenizer.ids.end}
+        return tuple(id for id in range(self.model.config.vocabulary) if id not in written)
+
+    def _encoded(self, texts: list[str], keys: Sequence[int] | None, wish: Wish) -> list[Prompt]:
+        start = self._text.ids.start
+        listed = []
+        for number, ids in enumerate(self._text.encode_batch(texts), start=1):
+            front = [start] if start is not None and (self.begins or not ids) else []
+            if not front and not ids:
+                remedy = "the model has no start token to go on from: give it a word at least"
+                raise DataError(Origin("input", number), "the prompt is empty", remedy=remedy)
+            listed.append((texts[number - 1], [*front, *ids]))
+        return self._fitted(listed, keys, wish)
+
+    def _fitted(
+        self, listed: list[tuple[str, list[int]]], keys: Sequence[int] | None, wish: Wish
+    ) -> list[Prompt]:
+        """With as many tokens to follow as were asked for, or as there is room for."""
+        numbers = range(len(listed)) if keys is None else keys
+        if len(numbers) != len(listed):
+            raise ValueError(f"{len(numbers)} keys for {len(listed)} prompts: give one for each")
+        prompts, most = [], wish.decoding.maximum
+        for line, ((text, ids), key) in enumerate(zip(listed, numbers, strict=True), start=1):
+            room = self.longest - len(ids) if self.longest is not None and wish.slides is None else most
+            if room < min(most, 1):
+                raise DataError(
+                    Origin("input", line),
+                    "the prompt is too long:",
+                    f"{len(ids)} tokens, where the model reads {self.longest} with what follows",
+                    remedy="shorten it, or read its end only, with past='slide'",
+                )
+            prompts.append(Prompt(text, ids, min(room, most), room < most, key))
+        return prompts
+
+    def _written(
+        self, prompts: list[Prompt], wish: Wish, progress: Callable[[int], None] | None
+    ) -> list[list[Row]]:
+        rows: dict[int, list[Row]] = {}
+        with self._evaluating(), torch.no_grad(), self._autocast():
+            for numbers in in_batches(prompts, wish):
+                batch = [prompts[number] for number in numbers]
+                rows.update(zip(numbers, self._decode_within(batch, wish), strict=True))
+                if progress is not None:
+                    progress(len(batch))
+        ordered = [rows[number] for number in range(len(prompts))]
+        crowded = [own for prompt, own in zip(prompts, ordered, strict=True) if prompt.crowded]
+        self._warn_of_full(sum(row.finished == "length" for own in crowded for row in own))
+        return ordered
+
+    def _decode_within(self, batch: list[Prompt], wish: Wish) -> list[list[Row]]:
+        """All at once or, where the device's memory does not do, in halves."""
+        try:
+            return write(self.model, self.tokenizer, batch, wish)
+        except torch.OutOfMemoryError:
+            if len(batch) == 1:
+                raise
+        torch.cuda.empty_cache()
+        half = len(batch) // 2
+        return [*self._decode_within(batch[:half], wish), *self._decode_within(batch[half:], wish)]
+
+    def _stream(self, prompt: Prompt, wish: Wish) -> Iterator[str]:
+        writer = Writer(self._text, prompt.ids, wish.stop)
+        with self._evaluating():
+            with self._autocast():
+                coming = take_steps(self.model, [prompt], wish)
+            while True:
+                with self._autocast():  # not while the caller has its turn
+                    step = next(coming)
+                over = bool(step.ended[0] or step.cut[0])
+                piece = writer.close() if over else writer.add(int(step.tokens[0]))
+                if piece:
+                    yield piece
+                if over or writer.stopped:
+                    break
+        self._warn_of_full(int(prompt.crowded and bool(step.cut[0])))
+
+    def _generated(self, prompt: Prompt, row: Row) -> Generated:
+        text = spelled(self._text, prompt.ids, row.ids) if row.text is None else row.text
+        return Generated(prompt.text, text, tuple(row.ids), row.score, row.finished)
+
+    def _warn_of_full(self, count: int) -> None:
+        if count:
+            warnings.warn(
+                f"the context of {self.longest} tokens was full before {count} of the texts had the tokens "
+                "that were asked for; shorten the prompts, or go on with past='slide'",
+                GenerationWarning,
+                stacklevel=4,
+            )
+
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        """The model in eval mode, put back afterwards."""
+        modes = {part: part.training for part in self.model.modules()}
+        self.model.eval()
+        try:
+            yield
+        finally:
+            for part, training in modes.items():
+                part.training = training
+
+    def _autocast(self) -> torch.autocast:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16")
+
+
+def open_generator(folder: Path | str, device: str = "auto", precision: Precision | None = None) -> Generator:
+    """What a training has made, or a folder of Hugging Face's. It runs on the GPU if there is one, unless
+    told otherwise, and there in bfloat16."""
+    place = find_device(device)
+    precision = precision or ("bfloat16" if place.startswith("cuda") else "float32")
+    checkpoint = open_language(folder)
+    model = built(checkpoint, folder).to(place).eval()
+    return Generator(model, checkpoint.tokenizer, longest=checkpoint.longest, precision=precision)

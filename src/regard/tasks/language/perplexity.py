@@ -1,0 +1,116 @@
+"""How well a language model foretells a text: - log p of every token, given those before it in a window.
+
+    windows      |-----------|
+                       |-----------|
+                             |-----------|
+    scored       |===========|=====|=====|       the last `stride` of each, and all of the first
+
+    loss               mean - log p of a token             perplexity = exp(loss)
+    bits_per_byte      whatever the tokenizer              sum - log2 p / bytes
+    word_perplexity    exp(sum - log p / words), line ends counted as words, as for WikiText's word models
+
+A token sees at least context - stride tokens before it, but near the beginning.
+"""
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.models.decoder import Decoder
+from regard.tasks.feed import in_pieces
+from regard.tasks.language.blocks import text_batch
+from regard.train.objectives import HIDDEN
+
+BUDGET = {"cpu": 2048, "cuda": 32_768}
+"""Tokens that are read at once."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Windows:
+    starts: np.ndarray
+    lengths: np.ndarray
+    """Tokens read."""
+    scored: np.ndarray
+    """How many of them, at the end, are scored."""
+
+    @classmethod
+    def over(cls, begin: int, end: int, size: int, stride: int) -> "Windows":
+        """All tokens from `begin` to `end` but the first, which nothing foretells, are scored once."""
+        read = end - begin - 1  # tokens that foretell another
+        if read < 1:
+            return cls(*(np.zeros(0, dtype=np.int64) for _ in range(3)))
+        ends = np.unique(np.append(np.arange(min(size, read), read, stride), read))
+        starts = np.maximum(ends - size, 0)
+        return cls(begin + starts, ends - starts, np.diff(ends, prepend=0))
+
+    @classmethod
+    def of(cls, bounds: np.ndarray, size: int, stride: int) -> "Windows":
+        """Over each stretch between these bounds."""
+        every = [cls.over(int(begin), int(end), size, stride) for begin, end in itertools.pairwise(bounds)]
+        return cls(
+            *(
+                np.concatenate([getattr(each, name) for each in every])
+                for name in ("starts", "lengths", "scored")
+            )
+        )
+
+    def spread(self, tokens: int) -> "Windows":
+        """As many of them as score about so many tokens, evenly from the first to the last."""
+        total = int(self.scored.sum())
+        if total <= tokens:
+            return self
+        count = max(len(self.starts) * tokens // total, 1)
+        chosen = np.arange(count) * len(self.starts) // count
+        return Windows(self.starts[chosen], self.lengths[chosen], self.scored[chosen])
+
+
+def surprise(
+    model: Decoder,
+    ids: np.ndarray,
+    windows: Windows,
+    *,
+    bfloat16: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> tuple[float, int]:
+    """The sum of - log p over the scored tokens, and how many these are."""
+    device = next(model.parameters()).device
+    budget = max(BUDGET[device.type], int(windows.lengths.max(initial=1)))
+
+    @torch.no_grad()
+    def totals(split: int) -> Tensor:
+        total = torch.zeros((), dtype=torch.float64, device=device)
+        most = max(budget // split // int(windows.lengths.max(initial=1)), 1)
+        for first in range(0, len(windows.starts), most):
+            own = slice(first, first + most)
+            batch = text_batch(ids, windows.starts[own], windows.lengths[own], None)
+            skipped = windows.lengths[own] - windows.scored[own]
+            before = np.repeat(skipped, windows.lengths[own])
+            labels = batch.labels.where(batch.text.layout.positions >= torch.from_numpy(before), HIDDEN)
+            text = batch.text.to(device)
+            with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
+                states = model(text.ids, text.layout)
+                kept = (labels != HIDDEN).nonzero()[:, 0]
+                logits = model.head(states.index_select(0, kept.to(device)))
+            total += F.cross_entropy(logits.float(), labels[kept].to(device), reduction="sum").double()
+            if progress is not None:
+                progress(len(kept))
+        return total
+
+    return float(in_pieces(totals)), int(windows.scored.sum())
+
+
+def figures(total: float, tokens: int, *, size: int = 0, words: int = 0) -> dict[str, float]:
+    """Of a text with so many bytes and words, if they are known."""
+    loss = total / max(tokens, 1)
+    found = {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
+    if size:
+        found["bits_per_byte"] = total / math.log(2) / size
+    if words:
+        found["word_perplexity"] = math.exp(min(total / words, 700.0))
+    return found

@@ -1,0 +1,65 @@
+"""What a language model starts from, and what is opened to be used: a folder of ours, or a GPT-2 of Hugging
+Face's."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from regard.config import ConfigError, from_dict
+from regard.hub import DecoderCheckpoint, is_decoder, is_foreign, read_decoder
+from regard.models.decoder import Decoder, DecoderConfig
+from regard.tasks.folder import FolderError, load_weights, read_config, whole
+from regard.tasks.language.recipe import LanguageRecipe
+from regard.text import Tokenizer
+
+
+def open_language(folder: Path | str) -> DecoderCheckpoint:
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise FolderError(f"{folder}: no such folder; give the --out folder of a training, or one of GPT-2")
+    if is_foreign(folder):
+        return read_decoder(folder)
+    config = read_config(folder)
+    if config.get("task") != "language":
+        raise FolderError(f"{folder}: a model for the task {config.get('task')!r}, not a language model")
+    try:
+        shape, longest = from_dict(DecoderConfig, config["model"], "model"), int(config["longest"])
+    except ConfigError as error:
+        raise FolderError(f"{folder}/config.json: {error}") from error
+    except KeyError as error:
+        raise FolderError(f"{folder}/config.json: {error} is missing; copy the folder anew") from error
+    model = Decoder(shape)
+    load_weights(folder, model)
+    return DecoderCheckpoint(
+        config=shape, weights=whole(model), tokenizer=Tokenizer.load(folder), longest=longest
+    )
+
+
+def is_language(folder: Path) -> bool:
+    """Whether a folder holds a language model, whoever wrote it."""
+    if is_foreign(folder):
+        return is_decoder(folder)
+    return read_config(folder).get("task") == "language"
+
+
+def built(checkpoint: DecoderCheckpoint, where: Path | str, config: DecoderConfig | None = None) -> Decoder:
+    """The model of a checkpoint; `config` may differ in what changes no weight."""
+    model = Decoder(config or checkpoint.config)
+    own = whole(model)
+    lost = sorted(own.keys() - checkpoint.weights.keys())
+    if lost:
+        raise FolderError(f"{where}: the weights {lost[:3]} are missing; copy the folder anew")
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(checkpoint.weights[name])
+    return model
+
+
+def find_start(recipe: LanguageRecipe, where: Path) -> tuple[DecoderCheckpoint | None, LanguageRecipe]:
+    """What a recipe starts from, if anything, and the recipe with the path of it in full."""
+    name = recipe.model.start
+    if not name:
+        return None, recipe
+    folder = next((each for each in (where / name, Path(name)) if each.is_dir()), Path(name)).resolve()
+    return open_language(folder), replace(recipe, model=replace(recipe.model, start=str(folder)))
