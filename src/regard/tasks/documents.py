@@ -168,6 +168,10 @@ class DocumentCorpus:
             return parts(self._whole.read("train", Skipped()), self.survey.sizes, self.share, split)
         return self._splits.read(split, Skipped())
 
+    def whole(self) -> Iterator[Passage]:
+        """The training files with nothing held out."""
+        return self._whole.read("train", Skipped())
+
     def lines(self, split: Split) -> Iterator[str]:
         return (line for passage in self.passages(split) for line in passage.lines)
 

@@ -37,6 +37,7 @@ def config(vocabulary: int, *, longest: int = 64, positions: str = "learned") ->
             feed_forward=FeedForwardConfig(d_ff=32),
             norm=NormConfig(place="pre"),
         ),
+        tied=False,
         head_bias=True,
     )
 
@@ -46,6 +47,7 @@ def model(vocabulary: int, **settings) -> Decoder:
     made = Decoder(config(vocabulary, **settings))
     with torch.no_grad():
         made.embedding.tokens.weight.copy_(torch.randn(vocabulary, 16))
+        made.head.weight.copy_(0.5 * torch.randn(vocabulary, 16))
     return made
 
 

@@ -53,23 +53,11 @@ def build_stream(corpus: DocumentCorpus, split: Split, tokenizer: Tokenizer, fol
     wanted = fingerprint(paths, tokenizer.fingerprint(), split, settings, "stream 1")
     ends = Ends.of(tokenizer)
     # Where the ends of documents are held out, what is learned from has no end, and the rest no beginning.
-    start = ends.start if not (corpus.share and split == "valid") else []
-    end = ends.end if not (corpus.share and split == "train") else []
+    if corpus.share:
+        ends = replace(ends, start=[]) if split == "valid" else replace(ends, end=[])
 
     def rows() -> Iterator[dict[str, Any]]:
-        document, last = -1, False
-        for passage, follows in _with_next(corpus.passages(split)):
-            document += passage.begins
-            last = follows is None or follows.begins
-            text = ("" if passage.begins else "\n") + "\n".join(passage.lines)
-            [ids] = tokenizer.encode_batch([text]) if text else [[]]
-            whole = [*(start if passage.begins else []), *ids, *(end if last else [])]
-            yield {
-                "ids": whole if passage.lines else [],
-                "document": document,
-                "bytes": len(text.encode()),
-                "words": len(text.split()) + len(passage.lines),
-            }
+        return stream_rows(corpus.passages(split), tokenizer, ends)
 
     number = np.dtype(np.int64)
     columns = {"ids": id_type(len(tokenizer)), "document": number, "bytes": number, "words": number}
@@ -77,6 +65,24 @@ def build_stream(corpus: DocumentCorpus, split: Split, tokenizer: Tokenizer, fol
     if len(store["ids"].values) < 2:
         raise DataError(Origin(str(paths[0])), f"no text for {split}", remedy="name files that have some")
     return store
+
+
+def stream_rows(passages: Iterator[Passage], tokenizer: Tokenizer, ends: "Ends") -> Iterator[dict[str, Any]]:
+    document = -1
+    for passage, follows in _with_next(passages):
+        document += passage.begins
+        text = ("" if passage.begins else "\n") + "\n".join(passage.lines)
+        ids = tokenizer.encode_batch([text])[0]
+        if passage.begins:
+            ids = [*ends.start, *ids]
+        if follows is None or follows.begins:
+            ids = [*ids, *ends.end]
+        yield {
+            "ids": ids if passage.lines else [],
+            "document": document,
+            "bytes": len(text.encode()),
+            "words": len(text.split()) + len(passage.lines),
+        }
 
 
 def _with_next(passages: Iterator[Passage]) -> Iterator[tuple[Passage, Passage | None]]:

@@ -103,7 +103,7 @@ def decoding_of(*, greedy: bool, beam: int | None, samples: int, **settings: Any
         raise ConfigError(f"{idle[0]} is for sampling, and a search draws nothing: leave it out")
     if greedy:
         return DecodeConfig(method="greedy", n_best=samples, **given)
-    return DecodeConfig(method="beam", beam=beam or 1, n_best=samples, **given)
+    return DecodeConfig(method="beam", beam=beam if beam is not None else 1, n_best=samples, **given)
 
 
 @contextmanager

@@ -1,0 +1,89 @@
+"""How well a language model foretells a text: what `regard evaluate MODEL --text FILE` does."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from regard.hub import is_foreign
+from regard.models.decoder import Decoder
+from regard.tasks.documents import DocumentCorpus, DocumentsConfig
+from regard.tasks.language.blocks import Ends, stream_rows
+from regard.tasks.language.perplexity import Windows, figures, surprise
+from regard.tasks.language.recipe import ContextConfig
+from regard.tasks.language.start import built, open_language
+from regard.tasks.recipe import read_recipe
+from regard.tasks.terminal import counting, say
+from regard.text import DataError, Origin
+from regard.train.ranks import find_device
+
+SAID = {
+    "loss": "loss of a token",
+    "perplexity": "perplexity of a token",
+    "bits_per_byte": "bits per byte",
+    "word_perplexity": "perplexity of a word (line ends counted)",
+}
+
+
+def evaluate(
+    folder: Path,
+    files: Sequence[Path],
+    *,
+    stride: int = 0,
+    context: int = 0,
+    device: str = "auto",
+    console: Console,
+) -> dict[str, Any]:
+    """`stride` 0 is half a context. Documents part as they did in training; for a folder of Hugging Face's,
+    each file is one."""
+    checkpoint = open_language(folder)
+    data, how = _settings(folder, files)
+    size = _context(context, checkpoint.longest, checkpoint.config.positions.kind)
+    step = stride or max(size // 2, 1)
+    if not 1 <= step <= size:
+        raise ValueError(f"stride={stride} must be from 1 to the context, {size} tokens, or 0 for half of it")
+    place = find_device(device)
+    model: Decoder = built(checkpoint, folder).to(place).eval()
+    corpus = DocumentCorpus(replace(data, train=tuple(map(str, files)), root=""), Path(), blank=True)
+    rows = list(stream_rows(corpus.whole(), checkpoint.tokenizer, Ends.of(checkpoint.tokenizer)))
+    ids = np.array([id for row in rows for id in row["ids"]], dtype=np.int64)
+    if len(ids) < 2:
+        raise DataError(Origin(str(files[0])), "no text to measure on", remedy="name files that have some")
+    lengths = np.bincount([row["document"] for row in rows], weights=[len(row["ids"]) for row in rows])
+    bounds = np.array([0, len(ids)]) if how.across else np.cumsum([0, *lengths.astype(np.int64)])
+    windows = Windows.of(np.unique(bounds), size, step)
+    with counting("tokens", total=int(windows.scored.sum())) as advance:
+        total, tokens = surprise(model, ids, windows, bfloat16=place.startswith("cuda"), progress=advance)
+    found: dict[str, Any] = {
+        "tokens": tokens,
+        **figures(
+            total, tokens, size=sum(row["bytes"] for row in rows), words=sum(row["words"] for row in rows)
+        ),
+        "context": size,
+        "stride": step,
+    }
+    say(console, f"{tokens:,} tokens, read in windows of {size} that move on by {step}")
+    for name, words in SAID.items():
+        say(console, f"{words}: {found[name]:.4f}")
+    return found
+
+
+def _settings(folder: Path, files: Sequence[Path]) -> tuple[DocumentsConfig, ContextConfig]:
+    """As the model was trained."""
+    if is_foreign(folder) or not (folder / "recipe.toml").exists():
+        return DocumentsConfig(train=tuple(map(str, files)), documents="file"), ContextConfig()
+    recipe = read_recipe(folder / "recipe.toml").checked
+    return replace(recipe.data, valid=(), hold_out=0), recipe.context
+
+
+def _context(wanted: int, longest: int, kind: str) -> int:
+    if wanted < 0 or wanted == 1:
+        raise ValueError(f"context={wanted} must be 2 or more, or 0 for that of training")
+    if kind == "learned" and wanted > longest:
+        raise ValueError(
+            f"context={wanted}, but this model's learned positions reach {longest}: choose that at most"
+        )
+    return wanted or longest
