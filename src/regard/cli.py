@@ -213,6 +213,15 @@ def evaluate(
         list[Path] | None,
         typer.Option("--labelled", help="For a classifier or tagger: text written as its training text was."),
     ] = None,
+    text: Annotated[
+        list[Path] | None, typer.Option("--text", help="For a language model: text to foretell.")
+    ] = None,
+    stride: Annotated[
+        int, typer.Option("--stride", help="With --text: windows move on by so many tokens; 0: half of one.")
+    ] = 0,
+    window: Annotated[
+        int, typer.Option("--context", help="With --text: tokens of a window; 0: as in training.")
+    ] = 0,
     against: Annotated[
         Path | None, typer.Option("--against", help="Another model, or file: is the first one better?")
     ] = None,
@@ -230,14 +239,23 @@ def evaluate(
     device: Device = "auto",
 ) -> None:
     """How good is a model? A translator: BLEU, chrF and TER, and whether it is better than another. A
-    classifier or tagger: accuracy, F1 and what fits."""
+    classifier or tagger: accuracy, F1 and what fits. A language model: perplexity."""
     import json
 
     from rich.console import Console
 
     from regard.tasks import commands
     from regard.tasks.encoders import commands as encoders
+    from regard.tasks.language import commands as language
 
+    if text:
+        console = Console(quiet=as_json)
+        foretold = language.evaluate(
+            model, text, stride=stride, context=window, device=device, console=console
+        )
+        if as_json:
+            typer.echo(json.dumps(foretold, indent=1))
+        return
     if labelled:
         console = Console(quiet=as_json)
         figures = encoders.evaluate(model, labelled, device=device, console=console)
@@ -477,12 +495,12 @@ def bring_in(
     folder: Annotated[Path, typer.Argument(help="A Hugging Face folder.")],
     out: Annotated[Path, typer.Argument(help="The model folder that it becomes.")],
 ) -> None:
-    """Take over a BERT, RoBERTa, DistilBERT or sentence-transformers model."""
+    """Take over a BERT, RoBERTa, DistilBERT, sentence-transformers or GPT-2 model."""
     from rich.console import Console
 
-    from regard.tasks.encoders import commands
+    from regard.tasks import exchange
 
-    commands.bring_in(folder, out, console=Console())
+    exchange.bring_in(folder, out, console=Console())
 
 
 @app.command()
@@ -494,9 +512,9 @@ def export(
     """Write a model for other tools."""
     from rich.console import Console
 
-    from regard.tasks.encoders import commands
+    from regard.tasks import exchange
 
-    commands.send_out(model, out, console=Console())
+    exchange.send_out(model, out, console=Console())
 
 
 @app.command()

@@ -14,6 +14,7 @@ import regard
 from regard.config import ConfigError, write_toml
 from regard.hub import Checkpoint
 from regard.models.heads import ClassifyConfig, EmbedConfig, MaskedConfig, PoolConfig, TagConfig
+from regard.tasks import exchange
 from regard.tasks.encoders import commands
 from regard.tasks.encoders.classifier import Classifier
 from regard.tasks.encoders.embedder import Embedder
@@ -186,19 +187,19 @@ def test_vectors_are_written_searched_and_grouped(tmp_path: Path, text: str) -> 
 def test_a_model_goes_out_and_comes_in_again(tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "model", EmbedConfig())
     vectors = regard.load(folder, device="cpu").embed(["sun rain"])
-    shown = said(lambda console: commands.send_out(folder, tmp_path / "hf", console=console))
+    shown = said(lambda console: exchange.send_out(folder, tmp_path / "hf", console=console))
     assert "every weight equal" in shown
-    shown = said(lambda console: commands.bring_in(tmp_path / "hf", tmp_path / "back", console=console))
+    shown = said(lambda console: exchange.bring_in(tmp_path / "hf", tmp_path / "back", console=console))
     assert "for regard embed" in shown
     assert np.array_equal(regard.load(tmp_path / "back", device="cpu").embed(["sun rain"]), vectors)
     for work in (
-        lambda console: commands.send_out(folder, tmp_path / "hf", console=console),
-        lambda console: commands.bring_in(tmp_path / "hf", tmp_path / "back", console=console),
+        lambda console: exchange.send_out(folder, tmp_path / "hf", console=console),
+        lambda console: exchange.bring_in(tmp_path / "hf", tmp_path / "back", console=console),
     ):
         with pytest.raises(ConfigError, match="is there already"):
             said(work)
     with pytest.raises(FolderError, match="no Hugging Face folder"):
-        said(lambda console: commands.bring_in(folder, tmp_path / "again", console=console))
+        said(lambda console: exchange.bring_in(folder, tmp_path / "again", console=console))
 
 
 def test_a_model_is_evaluated_on_text_as_it_was_trained_on(tmp_path: Path) -> None:

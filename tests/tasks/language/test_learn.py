@@ -16,6 +16,7 @@ from regard.hub import DecoderCheckpoint, write_folder
 from regard.models.decoder import Decoder
 from regard.models.shape import LanguageShape
 from regard.tasks import run
+from regard.tasks.exchange import bring_in, send_out
 from regard.tasks.folder import FolderError
 from regard.tasks.language.commands import evaluate
 from regard.tasks.language.start import built, is_language, open_language
@@ -193,3 +194,14 @@ def test_a_missing_weight_is_told(trained: Path) -> None:
     less = {key: value for key, value in checkpoint.weights.items() if key != name}
     with pytest.raises(FolderError, match="are missing"):
         built(replace(checkpoint, weights=less), trained)
+
+
+def test_a_model_goes_out_to_transformers_and_comes_back(trained: Path, tmp_path: Path) -> None:
+    said = io.StringIO()
+    send_out(trained, tmp_path / "hf", console=Console(file=said, width=200))
+    bring_in(tmp_path / "hf", tmp_path / "back", console=Console(file=said, width=200))
+    assert "for regard generate" in said.getvalue()
+    one, other = (load_file(folder / "model.safetensors") for folder in (trained, tmp_path / "back"))
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert open_language(tmp_path / "back").longest == 32

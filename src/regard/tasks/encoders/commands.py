@@ -11,14 +11,12 @@ from typing import Any, TextIO
 from rich.console import Console
 
 from regard.config import ConfigError
-from regard.hub import is_foreign, read_folder, write_folder
 from regard.tasks import metrics
 from regard.tasks.encoders.classifier import Classifier, Prediction
 from regard.tasks.encoders.classify import measure
 from regard.tasks.encoders.filler import Filler
 from regard.tasks.encoders.labelled import LabelledConfig, LabelledCorpus, targets
 from regard.tasks.encoders.reading import TooLong
-from regard.tasks.encoders.start import open_encoder, save_checkpoint
 from regard.tasks.encoders.tag import measure as measure_tags
 from regard.tasks.encoders.tag_lines import LineFormat, line_format, tag_lines
 from regard.tasks.encoders.tagged import TaggedConfig, TaggedCorpus
@@ -205,34 +203,3 @@ def fill(model: Path, text: str, *, top: int, device: str, as_json: bool, consol
             say(console, f"mask {number}")
         for each in candidates:
             say(console, f"{each.probability:.4f}  {each.text}")
-
-
-def bring_in(folder: Path, out: Path, *, console: Console) -> None:
-    """A Hugging Face folder as one of ours."""
-    _refuse_full(out)
-    if not folder.is_dir() or not is_foreign(folder):
-        raise FolderError(f"{folder}: no Hugging Face folder, it has no config.json with a model_type")
-    checkpoint = read_folder(folder)
-    save_checkpoint(checkpoint, out)
-    count = sum(tensor.numel() for tensor in checkpoint.weights.values())
-    head = type(checkpoint.config.head).__name__.removesuffix("Config").lower()
-    say(console, f"{out}: {count:,} parameters, for regard {_use(head)}")
-    if checkpoint.fresh:
-        names = ", ".join(checkpoint.fresh[:3])
-        say(console, f"not in the folder, so at random: {names}")
-
-
-def _use(head: str) -> str:
-    return {"masked": "fill", "classify": "classify", "tag": "tag", "embed": "embed"}[head]
-
-
-def send_out(model: Path, out: Path, *, console: Console) -> None:
-    """One of our models as a folder that transformers reads, and sentence-transformers where it embeds."""
-    _refuse_full(out)
-    write_folder(open_encoder(model), out)
-    say(console, f"{out}: written, read back, every weight equal")
-
-
-def _refuse_full(folder: Path) -> None:
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigError(f"{folder} is there already: choose another folder")

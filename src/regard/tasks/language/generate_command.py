@@ -101,9 +101,9 @@ def decoding_of(*, greedy: bool, beam: int | None, samples: int, **settings: Any
         return replace(SAMPLING, n_best=samples, **given)
     if idle := [f"--{name.replace('_', '-')}" for name in _DRAWING if name in given]:
         raise ConfigError(f"{idle[0]} is for sampling, and a search draws nothing: leave it out")
-    if greedy:
+    if beam is None:
         return DecodeConfig(method="greedy", n_best=samples, **given)
-    return DecodeConfig(method="beam", beam=beam if beam is not None else 1, n_best=samples, **given)
+    return DecodeConfig(method="beam", beam=beam, n_best=samples, **given)
 
 
 @contextmanager

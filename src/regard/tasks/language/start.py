@@ -6,10 +6,18 @@ from pathlib import Path
 
 import torch
 
-from regard.config import ConfigError, from_dict
+from regard.config import ConfigError, from_dict, to_dict
 from regard.hub import DecoderCheckpoint, is_decoder, is_foreign, read_decoder
 from regard.models.decoder import Decoder, DecoderConfig
-from regard.tasks.folder import FolderError, load_weights, read_config, whole
+from regard.tasks.folder import (
+    FORMAT,
+    FolderError,
+    load_weights,
+    read_config,
+    whole,
+    write_json,
+    write_weights,
+)
 from regard.tasks.language.recipe import LanguageRecipe
 from regard.text import Tokenizer
 
@@ -34,6 +42,15 @@ def open_language(folder: Path | str) -> DecoderCheckpoint:
     return DecoderCheckpoint(
         config=shape, weights=whole(model), tokenizer=Tokenizer.load(folder), longest=longest
     )
+
+
+def save_language(checkpoint: DecoderCheckpoint, folder: Path) -> None:
+    """As a model folder of ours."""
+    folder.mkdir(parents=True, exist_ok=True)
+    checkpoint.tokenizer.save(folder / "tokenizer.json")
+    write_weights(folder, checkpoint.weights)
+    about = {"model": to_dict(checkpoint.config), "longest": checkpoint.longest}
+    write_json(folder / "config.json", {"format": FORMAT, "task": "language", **about})
 
 
 def is_language(folder: Path) -> bool:
