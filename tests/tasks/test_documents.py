@@ -325,15 +325,17 @@ def test_impossible_settings_are_told(tmp_path):
         corpus(tmp_path, train="train.tsv", documents="line")
 
 
+def test_of_a_few_single_lines_whole_ones_are_held_out(tmp_path):
+    own = corpus(tmp_path, train=write(tmp_path / "train.txt", "one\ntwo\nthree\n"), documents="line")
+    assert [len([*own.lines(split)]) for split in ("train", "valid")] == [2, 1]
+
+
 def test_text_that_cannot_do_is_told(tmp_path, tokenizer):
     name = write(tmp_path / "train.txt", "one\nonly\n")
     with pytest.raises(DataError, match=r"too few documents to hold some out; name files of data.valid"):
         texts(corpus(tmp_path, train=name, hold_out=1))
-    for hold_out in (0, 0.3):
-        with pytest.raises(
-            DataError, match=r"train.txt: every document is a single line.* data.hold_out=1, or"
-        ):
-            texts(corpus(tmp_path, train=name, documents="line", hold_out=hold_out))
+    with pytest.raises(DataError, match=r"train.txt: every document is a single line.* data.hold_out=1, or"):
+        texts(corpus(tmp_path, train=name, documents="line", hold_out=0.3))
     single = write(tmp_path / "single.txt", "one line\n")
     with pytest.raises(DataError, match=r"no end to hold out; name files of data.valid"):
         texts(corpus(tmp_path, train=single))

@@ -80,7 +80,7 @@ class DocumentsConfig:
     hold_out: int | float = 0
     """Held out for validation where there is no `valid`: so many documents or, below 1, this share of every
     document, at its end, to the nearest line; 0: a twentieth of the documents, at most 1,000, or, where they
-    are fewer than 100, 0.05."""
+    are fewer than 100 and of several lines, 0.05."""
     longest: int = 0
     """Most tokens of a sequence, special ones included; 0: as many as the model can read, at most 512."""
     on_error: OnError = "raise"
@@ -197,8 +197,10 @@ class DocumentCorpus:
         hold_out = self.config.hold_out
         if self.config.valid or hold_out >= 1 or (not hold_out and self.survey.documents >= FEW):
             return 0.0
+        count = self.survey.documents
         if not self.survey.divisible:
-            count = self.survey.documents
+            if not hold_out and count > 1:
+                return 0.0
             whole = f"hold out whole documents, data.hold_out={max(count // 20, 1)}, or " if count > 1 else ""
             raise self._error(
                 "every document is a single line, and has no end to hold out",
@@ -211,7 +213,7 @@ class DocumentCorpus:
         """Documents are held out whole, or not at all."""
         hold_out = int(self.config.hold_out)
         if not hold_out and not self.config.valid:
-            hold_out = min(1000, self.survey.documents // 20)
+            hold_out = min(1000, max(self.survey.documents // 20, 1))
         return self._of(self._readers, hold_out)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What the commands of encoders do at the prompt: classify, tag, fill, embed, search, cluster, and more."""
+"""What the commands of encoders do at the prompt: classify, tag, fill and evaluate."""
 
 import json
 import sys

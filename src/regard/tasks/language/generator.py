@@ -327,7 +327,7 @@ class Generator:
         if count:
             warnings.warn(
                 f"the context of {self.longest} tokens was full before {count} of the texts had the tokens "
-                "that were asked for; shorten the prompts, or go on with past='slide'",
+                "that were asked for; shorten the prompts, or let it slide (past='slide', --past slide)",
                 GenerationWarning,
                 stacklevel=4,
             )
