@@ -34,6 +34,7 @@ TASKS = {
     "classify": "Labels or numbers for texts, or for pairs of texts.",
     "tag": "A tag for each word.",
     "embed": "Vectors that are near where texts mean the same, from pairs of such texts.",
+    "language": "A language model, from plain text: it goes on where a text ends.",
 }
 
 TABLES = {
@@ -42,9 +43,10 @@ TABLES = {
     "model": "The model's shape: a preset, and what is set beside it.",
     "head": "What stands on the encoder.",
     "objective": "What is guessed.",
+    "context": "How much text is read at once.",
     "batch": "How much text a step takes.",
     "loss": "What training makes small.",
-    "optimizer": "AdamW, and how its learning rate moves.",
+    "optimizer": "AdamW or Muon, and how the learning rate moves.",
     "average": "Which mean of the weights is kept.",
     "train": "How long, how often, on what.",
     "valid": "How progress is measured.",

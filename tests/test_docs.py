@@ -146,3 +146,28 @@ def test_the_demo_runs_and_takes_a_users_settings(tmp_path):
     for command_line in ("$ regard check", "$ regard train", "$ regard evaluate", "$ regard align"):
         assert command_line in run.stdout
     assert "Now with your own text" in run.stdout
+
+
+def test_the_commands_for_language_models_lead_to_a_text(tmp_path):
+    books = tmp_path / "books"
+    books.mkdir()
+    lines = [pair.source for pair in phrases("train", 600)]
+    for name, own in (("one", lines[:300]), ("two", lines[300:])):
+        (books / f"{name}.txt").write_text("\n".join(own), encoding="utf-8")
+    (tmp_path / "chapter.txt").write_text("\n".join(lines[:20]), encoding="utf-8")
+    commands = next(block for block in blocks("README.md", "sh") if "story.toml" in block)
+    environment = brief(tmp_path, "train.steps=3 train.validate_every=3 batch.tokens=512")
+    run = subprocess.run(
+        ["sh", "-e", "-c", commands],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "the ends of 2 documents" in run.stdout
+    assert "bits per byte" in run.stdout
+    assert "The old house" in run.stdout
+    assert run.stdout.count('"prompt": "The river"') == 3
+    assert (tmp_path / "runs/gpt2-for-transformers/model.safetensors").exists()

@@ -518,6 +518,72 @@ def export(
 
 
 @app.command()
+def generate(
+    model: Annotated[Path, typer.Argument(help="A model folder, or one of GPT-2's.")],
+    prompt: Annotated[
+        list[str] | None, typer.Option("--prompt", help="What is gone on from; may be repeated.")
+    ] = None,
+    file: Annotated[
+        str | None, typer.Option("--file", help="Prompts, one a line; - for what comes in.")
+    ] = None,
+    samples: Annotated[int, typer.Option("--samples", help="Texts for each prompt.")] = 1,
+    max_tokens: Annotated[int | None, typer.Option("--max-tokens", help="Most new tokens; 256.")] = None,
+    stop: Annotated[
+        list[str] | None, typer.Option("--stop", help="A string before which a text ends; may be repeated.")
+    ] = None,
+    temperature: Annotated[float | None, typer.Option("--temperature", help="Of sampling; 0.8.")] = None,
+    top_k: Annotated[int | None, typer.Option("--top-k", help="Sample from so many tokens; 0: all.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option("--top-p", help="Sample from so much probability; 0.95.")
+    ] = None,
+    min_p: Annotated[
+        float | None, typer.Option("--min-p", help="Sample from tokens with this share of the best one's.")
+    ] = None,
+    repetition_penalty: Annotated[
+        float | None, typer.Option("--repetition-penalty", help="Above 1: what came is less likely.")
+    ] = None,
+    no_repeat: Annotated[
+        int | None, typer.Option("--no-repeat", help="No sequence of so many tokens twice.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Of sampling; 0.")] = None,
+    greedy: Annotated[bool, typer.Option("--greedy", help="The likeliest token each time.")] = False,
+    beam: Annotated[int | None, typer.Option("--beam", help="Search with so many hypotheses.")] = None,
+    past: Annotated[
+        Literal["stop", "slide"],
+        typer.Option("--past", help="Where the context is full: stop, or go on from its last half."),
+    ] = "stop",
+    as_json: Annotated[bool, typer.Option("--json", help="One object a line.")] = False,
+    device: Device = "auto",
+) -> None:
+    """Go on where a prompt ends: the prompt and what a language model writes behind it."""
+    from regard.tasks.language import generate_command
+
+    generate_command.generate(
+        model,
+        prompt or [],
+        file,
+        out=sys.stdout,
+        device=device,
+        greedy=greedy,
+        beam=beam,
+        samples=samples,
+        stop=stop or [],
+        past=past,
+        as_json=as_json,
+        decoding={
+            "maximum": max_tokens,
+            "temperature": temperature,
+            "top_k": top_k,
+            "top_p": top_p,
+            "min_p": min_p,
+            "repetition_penalty": repetition_penalty,
+            "no_repeat": no_repeat,
+            "seed": seed,
+        },
+    )
+
+
+@app.command()
 def phrasebook(
     folder: Annotated[Path, typer.Argument(help="Where the files go.")],
     train: Annotated[int, typer.Option("--train", help="Sentences to learn from.")] = 60_000,

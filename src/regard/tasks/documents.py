@@ -265,8 +265,9 @@ class DocumentCorpus:
 
 
 def is_table(path: Path | str) -> bool:
-    """Whether a name says that a file is a table."""
-    return _is_table(Table(path=Path(path)))
+    """Whether a name says that a file is a table; a folder is one where Hugging Face saved it."""
+    path = Path(path)
+    return _is_table(Table(path=path)) and not (path.is_dir() and _files(path) != [path])
 
 
 def _is_table(table: Table) -> bool:
@@ -278,7 +279,7 @@ def _is_table(table: Table) -> bool:
 
 
 def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
+    if not path.is_dir() or any((path / name).exists() for name in ("state.json", "dataset_dict.json")):
         return [path]
     found = sorted(
         each

@@ -15,12 +15,14 @@ from regard.tasks.encoders.reading import Reader
 from regard.tasks.encoders.start import loaded, open_encoder
 from regard.tasks.encoders.tagger import Tagger
 from regard.tasks.folder import FolderError, load_weights, read_config
+from regard.tasks.language.generator import Generator, open_generator
+from regard.tasks.language.start import is_language
 from regard.tasks.translator import Precision, Translator
 from regard.text import Tokenizer
 from regard.train.ranks import find_device
 
-Model = Translator | Classifier | Tagger | Filler | Embedder
-Wanted = TypeVar("Wanted", Translator, Classifier, Tagger, Filler, Embedder)
+Model = Translator | Classifier | Tagger | Filler | Embedder | Generator
+Wanted = TypeVar("Wanted", Translator, Classifier, Tagger, Filler, Embedder, Generator)
 
 COMMANDS: dict[type, str] = {
     Translator: "translate",
@@ -28,17 +30,21 @@ COMMANDS: dict[type, str] = {
     Tagger: "tag",
     Filler: "fill",
     Embedder: "embed",
+    Generator: "generate",
 }
 """What each kind of model is used by."""
 
 
 def load(folder: Path | str, *, device: str = "auto", precision: Precision | None = None) -> Model:
-    """What a training has made, or a folder of Hugging Face's: a translator, classifier, tagger, filler or
-    embedder. It runs on the GPU if there is one, unless told otherwise, and there in bfloat16."""
+    """What a training has made, or a folder of Hugging Face's: a translator, classifier, tagger, filler,
+    embedder or generator. It runs on the GPU if there is one, unless told otherwise, and there in
+    bfloat16."""
     folder, place = Path(folder), find_device(device)
     precision = precision or ("bfloat16" if place.startswith("cuda") else "float32")
     if folder.is_dir() and not is_foreign(folder) and read_config(folder).get("task") == "translate":
         return _translator(folder, place, precision)
+    if folder.is_dir() and is_language(folder):
+        return open_generator(folder, device, precision)
     checkpoint = open_encoder(folder)
     return of_checkpoint(checkpoint, folder, place, precision)
 
@@ -74,8 +80,11 @@ def load_embedder(
 ) -> Embedder:
     """Vectors can be had of any encoder."""
     model = load(folder, device=device, precision=precision)
-    if isinstance(model, Translator):
-        raise FolderError(f"{folder}: a translator, which has no vectors for texts: use regard translate")
+    if isinstance(model, Translator | Generator):
+        raise FolderError(
+            f"{folder}: a model for regard {COMMANDS[type(model)]}, which has no vectors for texts; give one "
+            "with an encoder"
+        )
     return model if isinstance(model, Embedder) else Embedder(model.reader)
 
 

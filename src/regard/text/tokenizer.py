@@ -226,8 +226,9 @@ class Tokenizer:
 
     def _checked(self, ids: Ids) -> list[int]:
         listed = ids.tolist() if isinstance(ids, _Array) else list(ids)
-        for id in set(listed) - self._tokens.keys():
-            self.token(id)  # which raises
+        for id in listed:
+            if id not in self._tokens:
+                self.token(id)  # which raises
         return listed
 
     @cached_property

@@ -63,8 +63,8 @@ class NextChunks:
                 Origin(str(folder)),
                 "too little text for next sentences",
                 f"({len(documents)} chunks, {len(self.firsts)} with another behind it)",
-                remedy="lower data.longest, give longer documents, hold whole ones out (data.hold_out=5), or set "
-                "objective.next_sentence=false",
+                remedy="lower data.longest, give longer documents, hold out whole ones (data.hold_out=5), or "
+                "set objective.next_sentence=false",
             )
         self._begin = np.searchsorted(documents, documents, side="left")
         self._end = np.searchsorted(documents, documents, side="right")

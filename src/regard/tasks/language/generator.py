@@ -274,7 +274,8 @@ class Generator:
                     f"{len(ids)} tokens, where the model reads {self.longest} with what follows",
                     remedy="shorten it, or read its end only, with past='slide'",
                 )
-            prompts.append(Prompt(text, ids, min(room, most), room < most, key))
+            crowded = room < most and most != DecodeConfig().maximum  # which nobody asked for
+            prompts.append(Prompt(text, ids, min(room, most), crowded, key))
         return prompts
 
     def _written(

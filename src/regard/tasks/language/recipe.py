@@ -128,9 +128,10 @@ def _suited(
         "optimizer": {
             "learning_rate": STARTED_RATE if started else RATES[preset],
             "schedule": "cosine",
-            "warmup": max(1, min(1000, round(0.04 * expected))),
+            "warmup": max(1, min(1000, expected // 5, max(50, round(0.04 * expected)))),
             "final": 0.1,
             "betas": [0.9, 0.98],
+            "eps": 1e-8,
             "weight_decay": 0.1,
         },
         "average": {"decay": round(min(0.999, 1 - 10 / max(expected, 20)), 5)},
