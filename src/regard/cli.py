@@ -222,6 +222,10 @@ def evaluate(
     window: Annotated[
         int, typer.Option("--context", help="With --text: tokens of a window; 0: as in training.")
     ] = 0,
+    scaling: Annotated[
+        Literal["none", "linear", "ntk", "yarn"],
+        typer.Option("--scaling", help="With a --context longer than the trained one: of rotary positions."),
+    ] = "none",
     against: Annotated[
         Path | None, typer.Option("--against", help="Another model, or file: is the first one better?")
     ] = None,
@@ -251,7 +255,7 @@ def evaluate(
     if text:
         console = Console(quiet=as_json)
         foretold = language.evaluate(
-            model, text, stride=stride, context=window, device=device, console=console
+            model, text, stride=stride, context=window, scaling=scaling, device=device, console=console
         )
         if as_json:
             typer.echo(json.dumps(foretold, indent=1))

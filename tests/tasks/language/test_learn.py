@@ -97,6 +97,24 @@ def test_evaluate_refuses_what_makes_no_sense(trained: Path) -> None:
         evaluate(trained, [trained.parent / "empty.txt"], console=quiet)
 
 
+def test_a_longer_context_can_be_measured_with_rotary_positions_scaled(tmp_path: Path) -> None:
+    train(
+        recipe(tmp_path, model={"make": "modern"}, train={"steps": 60, "validate_every": 60}),
+        tmp_path / "out",
+    )
+
+    def loss(**settings: Any) -> float:
+        quiet = Console(file=io.StringIO())
+        return evaluate(tmp_path / "out", [tmp_path / "rhyme.txt"], device="cpu", console=quiet, **settings)[
+            "loss"
+        ]
+
+    losses = [loss(context=96, scaling=scaling) for scaling in ("none", "linear", "ntk", "yarn")]
+    assert len({round(each, 6) for each in losses}) == 4
+    with pytest.raises(ValueError, match="longer than the trained one, 32"):
+        loss(context=32, scaling="yarn")
+
+
 def test_the_same_recipe_gives_the_same_weights_to_the_bit(tmp_path: Path) -> None:
     plain = recipe(tmp_path, model={"dropout": 0.1})
     for name in ("one", "other"):

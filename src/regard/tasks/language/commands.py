@@ -9,7 +9,8 @@ import numpy as np
 from rich.console import Console
 
 from regard.hub import is_foreign
-from regard.models.decoder import Decoder
+from regard.models.decoder import Decoder, DecoderConfig
+from regard.nn.positions import Scaling
 from regard.tasks.documents import DocumentCorpus, DocumentsConfig
 from regard.tasks.language.blocks import Ends, stream_rows
 from regard.tasks.language.perplexity import Windows, figures, surprise
@@ -34,11 +35,12 @@ def evaluate(
     *,
     stride: int = 0,
     context: int = 0,
+    scaling: Scaling = "none",
     device: str = "auto",
     console: Console,
 ) -> dict[str, Any]:
-    """`stride` 0 is half a context. Documents part as they did in training; for a folder of Hugging Face's,
-    each file is one."""
+    """`stride` 0 is half a context. A context longer than the trained one may have its rotary positions
+    scaled. Documents part as they did in training; for a folder of Hugging Face's, each file is one."""
     checkpoint = open_language(folder)
     data, how = _settings(folder, files)
     size = _context(context, checkpoint.longest, checkpoint.config.positions.kind)
@@ -46,7 +48,8 @@ def evaluate(
     if not 1 <= step <= size:
         raise ValueError(f"stride={stride} must be from 1 to the context, {size} tokens, or 0 for half of it")
     place = find_device(device)
-    model: Decoder = built(checkpoint, folder).to(place).eval()
+    config = _scaled(checkpoint.config, scaling, size, checkpoint.longest)
+    model: Decoder = built(checkpoint, folder, config).to(place).eval()
     corpus = DocumentCorpus(replace(data, train=tuple(map(str, files)), root=""), Path(), blank=True)
     rows = list(stream_rows(corpus.whole(), checkpoint.tokenizer, Ends.of(checkpoint.tokenizer)))
     ids = np.array([id for row in rows for id in row["ids"]], dtype=np.int64)
@@ -77,6 +80,18 @@ def _settings(folder: Path, files: Sequence[Path]) -> tuple[DocumentsConfig, Con
         return DocumentsConfig(train=tuple(map(str, files)), documents="file"), ContextConfig()
     recipe = read_recipe(folder / "recipe.toml").checked
     return replace(recipe.data, valid=(), hold_out=0), recipe.context
+
+
+def _scaled(config: DecoderConfig, scaling: Scaling, size: int, trained: int) -> DecoderConfig:
+    if scaling == "none":
+        return config
+    if size <= trained:
+        raise ValueError(
+            f"scaling={scaling!r} is for contexts longer than the trained one, {trained} tokens: give such a "
+            "context"
+        )
+    positions = replace(config.positions, scaling=scaling, factor=size / trained, trained=trained)
+    return replace(config, positions=positions)
 
 
 def _context(wanted: int, longest: int, kind: str) -> int:
