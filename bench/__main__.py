@@ -2,9 +2,9 @@
 
 import sys
 
-from bench import embedding, encoder
+from bench import embedding, encoder, generation
 
-BENCHMARKS = {"encoder": encoder.main, "embedding": embedding.main}
+BENCHMARKS = {"encoder": encoder.main, "embedding": embedding.main, "generation": generation.main}
 
 
 def main() -> int:

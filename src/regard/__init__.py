@@ -13,9 +13,13 @@ try:
 except PackageNotFoundError:  # run from a checkout that was never installed
     __version__ = "0+source"
 
-_HOMES = {"fit": ("regard.tasks.run", "train"), "load": ("regard.tasks.load", "load")}
+_HOMES = {
+    "fit": ("regard.tasks.run", "train"),
+    "load": ("regard.tasks.load", "load"),
+    "trace": ("regard.look.trace", "trace"),
+}
 
-__all__ = ["__version__", "fit", "load"]
+__all__ = ["__version__", "fit", "load", "trace"]
 
 
 def __getattr__(name: str) -> Any:

@@ -557,6 +557,10 @@ def generate(
         typer.Option("--past", help="Where the context is full: stop, or go on from its last half."),
     ] = "stop",
     as_json: Annotated[bool, typer.Option("--json", help="One object a line.")] = False,
+    precision: Annotated[
+        Literal["float32", "bfloat16", "int8"] | None,
+        typer.Option("--precision", help="int8 is for the CPU; unless given, bfloat16 on a GPU."),
+    ] = None,
     device: Device = "auto",
 ) -> None:
     """Go on where a prompt ends: the prompt and what a language model writes behind it."""
@@ -567,6 +571,7 @@ def generate(
         prompt or [],
         file,
         out=sys.stdout,
+        precision=precision,
         device=device,
         greedy=greedy,
         beam=beam,
@@ -585,6 +590,181 @@ def generate(
             "seed": seed,
         },
     )
+
+
+plot_app = typer.Typer(
+    help="Pictures: positions, heads, alignment, curves, maps of meaning.", no_args_is_help=True
+)
+app.add_typer(plot_app, name="plot")
+Out = Annotated[Path, typer.Option("--out", help="The picture: a name in .png, .svg or .pdf.")]
+
+
+@plot_app.command(name="positions")
+def plot_positions(
+    out: Out,
+    model: Annotated[Path | None, typer.Argument(help="A model folder; unless given, the formula.")] = None,
+    width: Annotated[int | None, typer.Option("--width", help="Of the formula; 128.")] = None,
+    length: Annotated[
+        int | None, typer.Option("--length", help="Positions; 50, or all that a model has learned.")
+    ] = None,
+    base: Annotated[float | None, typer.Option("--base", help="n of the formula; 10000.")] = None,
+    kind: Annotated[
+        Literal["sinusoidal", "rotary"] | None, typer.Option("--kind", help="Which formula; sinusoidal.")
+    ] = None,
+    side: Annotated[
+        Literal["encoder", "decoder"], typer.Option("--side", help="Which one of a translator.")
+    ] = "encoder",
+    device: Device = "auto",
+) -> None:
+    """How positions are told apart: sinusoidal, rotary, or as a model has them."""
+    from rich.console import Console
+
+    from regard.look import plot_commands
+
+    plot_commands.positions(
+        out,
+        model,
+        width=width,
+        length=length,
+        base=base,
+        kind=kind,
+        side=side,
+        device=device,
+        console=Console(),
+    )
+
+
+@plot_app.command(name="heads")
+def plot_heads(
+    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    text: Annotated[str, typer.Argument(help="What the model reads.")],
+    out: Out,
+    layer: Annotated[int | None, typer.Option("--layer", help="Only this one, counted from 0.")] = None,
+    head: Annotated[int | None, typer.Option("--head", help="Only this one, counted from 0.")] = None,
+    second: Annotated[str | None, typer.Option("--second", help="Another text, read as a pair.")] = None,
+    side: Annotated[
+        Literal["encoder", "decoder", "cross"] | None,
+        typer.Option("--side", help="Of a translator: cross is from the decoder to the source."),
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option("--target", help="The translation; unless given, the model's.")
+    ] = None,
+    words: Annotated[bool, typer.Option("--words", help="Whole words in place of tokens.")] = False,
+    to: To = None,
+    device: Device = "auto",
+) -> None:
+    """Who looks at what: every head of every layer, or some of them large."""
+    from rich.console import Console
+
+    from regard.look import plot_commands
+
+    plot_commands.heads(
+        model,
+        text,
+        out,
+        layer=layer,
+        head=head,
+        second=second,
+        side=side,
+        target=target,
+        to=to,
+        words=words,
+        device=device,
+        console=Console(),
+    )
+
+
+@plot_app.command(name="alignment")
+def plot_alignment(
+    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    source: Annotated[str, typer.Argument(help="A sentence.")],
+    out: Out,
+    target: Annotated[
+        str | None, typer.Option("--target", help="Its translation; unless given, the model's.")
+    ] = None,
+    layer: Annotated[int | None, typer.Option("--layer", help="Of the decoder, counted from 0.")] = None,
+    to: To = None,
+    device: Device = "auto",
+) -> None:
+    """Which word of a translation comes from which word of the source."""
+    from rich.console import Console
+
+    from regard.look import plot_commands
+
+    plot_commands.alignment(
+        model, source, out, target=target, to=to, layer=layer, device=device, console=Console()
+    )
+
+
+@plot_app.command(name="curve")
+def plot_curve(
+    runs: Annotated[list[Path], typer.Argument(help="Folders that regard train has written.")],
+    out: Out,
+    metric: Annotated[
+        str | None, typer.Option("--metric", help="Beside the loss; the first that all runs log.")
+    ] = None,
+) -> None:
+    """How trainings went, side by side."""
+    from rich.console import Console
+
+    from regard.look import plot_commands
+
+    plot_commands.curve(runs, out, metric=metric, console=Console())
+
+
+@plot_app.command(name="map")
+def plot_map(
+    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    file: Annotated[
+        str, typer.Argument(help="A text a line, or a table (TSV, CSV, JSONL); - for what comes in.")
+    ],
+    out: Out,
+    method: Annotated[
+        Literal["pca", "tsne"], typer.Option("--method", help="pca: true distances; tsne: true neighbours.")
+    ] = "pca",
+    labels: Annotated[
+        str, typer.Option("--labels", help="clusters, or the table's column: a name, or a place from 0.")
+    ] = "clusters",
+    text: Annotated[str | None, typer.Option("--text", help="The column of the texts.")] = None,
+    clusters: Annotated[int | None, typer.Option("--clusters", help="How many (k-means).")] = None,
+    named: Annotated[int, typer.Option("--named", help="Texts written into the map, at most.")] = 14,
+    too_long: TooLong = "cut",
+    device: Device = "auto",
+) -> None:
+    """Texts on a plane: those that mean alike lie together."""
+    from rich.console import Console
+
+    from regard.look import plot_commands
+
+    plot_commands.texts_map(
+        model,
+        file,
+        out,
+        method=method,
+        labels=labels,
+        text=text,
+        clusters=clusters,
+        named=named,
+        too_long=too_long,
+        device=device,
+        console=Console(),
+    )
+
+
+@plot_app.command(name="context")
+def plot_context(
+    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    word: Annotated[str, typer.Argument(help="A word that all the sentences have.")],
+    sentences: Annotated[list[str], typer.Argument(help="Two or more.")],
+    out: Out,
+    device: Device = "auto",
+) -> None:
+    """How a word's vectors move from one sentence to another, layer by layer."""
+    from rich.console import Console
+
+    from regard.look import plot_commands
+
+    plot_commands.context(model, word, sentences, out, device=device, console=Console())
 
 
 @app.command()

@@ -94,6 +94,7 @@ def check_body(config: EncoderConfig | DecoderConfig) -> TransformerConfig:
     require(inner.bias, "feed_forward.bias=false", "they have biases")
     require(norm.kind == "layer", f"norm.kind={norm.kind!r}", "theirs is layer")
     require(body.window is None, f"body.window={body.window}", "theirs see everything")
+    require(body.kept_heads is None, "body.kept_heads", "theirs have all heads in every layer")
     return body
 
 

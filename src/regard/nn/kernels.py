@@ -40,6 +40,7 @@ Keys = Float[Tensor, "keys kv_heads d_head"]
 Values = Float[Tensor, "keys kv_heads d_value"]
 Output = Float[Tensor, "queries heads d_value"]
 Bias = Float[Tensor, "heads longest_query longest_key"]
+DistanceBias = Callable[[Int[Tensor, "rows key"]], Float[Tensor, "heads rows key"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +235,7 @@ def attend_cached(
     places: Int[Tensor, "rows"] | None,
     *,
     before: int | None = None,
-    bias: Callable[[Int[Tensor, "rows key"]], Float[Tensor, "heads rows key"]] | None = None,
+    bias: DistanceBias | None = None,
 ) -> Float[Tensor, "rows heads d_value"]:
     """One query in each row asks that row's cached keys, itself included. `places` are the queries'
     positions: row r has keys up to places[r], and what its buffer holds behind them is hidden. None says
@@ -242,18 +243,42 @@ def attend_cached(
     rows, kv_heads, columns = keys.shape[:3]
     shown: Tensor | None = None
     if places is not None or before is not None or bias is not None:
-        last = columns - 1 if places is None else places[:, None]
-        distance = (torch.arange(columns, device=keys.device) - last).expand(rows, columns)
-        visible = distance <= 0
-        if before is not None:
-            visible = visible & (distance >= -before)
-        if bias is None:
-            shown = visible[:, None, None, :]
-        else:
-            biases = bias(distance).masked_fill(~visible, -torch.inf).to(keys.dtype)
-            shown = biases.transpose(0, 1).unflatten(1, (kv_heads, -1))
+        if places is None:
+            places = torch.full((rows,), columns - 1, device=keys.device)
+        shown = shown_keys(places, columns, kv_heads, keys.dtype, before=before, bias=bias)
+    return attend_shown(queries, keys, values, shown)
+
+
+def shown_keys(
+    places: Int[Tensor, "rows"],
+    columns: int,
+    kv_heads: int,
+    dtype: torch.dtype,
+    *,
+    before: int | None = None,
+    bias: DistanceBias | None = None,
+) -> Shaped[Tensor, "rows key_heads share columns"]:
+    """What the queries at these places see of so many cached keys: True or False; or, with a bias, what is
+    added to each score."""
+    distance = torch.arange(columns, device=places.device) - places[:, None]
+    visible = distance <= 0
+    if before is not None:
+        visible = visible & (distance >= -before)
+    if bias is None:
+        return visible[:, None, None, :]
+    biases = bias(distance).masked_fill(~visible, -torch.inf).to(dtype)
+    return biases.transpose(0, 1).unflatten(1, (kv_heads, -1))
+
+
+def attend_shown(
+    queries: Float[Tensor, "rows heads d_head"],
+    keys: Float[Tensor, "rows kv_heads key d_head"],
+    values: Float[Tensor, "rows kv_heads key d_value"],
+    shown: Shaped[Tensor, "rows #kv_heads #share key"] | None,
+) -> Float[Tensor, "rows heads d_value"]:
+    """The same with what is seen of the keys worked out before; None for all of them."""
     # The queries that share a key head are a query axis to the kernel: the cache is never repeated.
-    grid = queries.to(keys.dtype).unflatten(1, (kv_heads, -1))
+    grid = queries.to(keys.dtype).unflatten(1, (keys.shape[1], -1))
     return _attend_grid(grid, keys, values, shown).flatten(1, 2).to(queries.dtype)
 
 

@@ -5,13 +5,15 @@
 
 Self-attention: M = X. Cross-attention: X from the decoder, M from the encoder. The projections that read
 the same input are one matrix. `forward` runs the fastest kernel; `weights` asks again, by the equation, for
-what it used.
+what it used. All paths go through `attend` or `attend_cache`, where `regard.look` listens.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -70,6 +72,54 @@ class AttentionConfig:
             )
         return self.d_head or d_model // self.heads
 
+    def only(self, kept: Sequence[int], d_model: int) -> "AttentionConfig":
+        """The same with these of the heads alone, each as wide as before. Heads that share keys and values
+        stay or go together."""
+        share = self.heads // (self.kv_heads or self.heads)
+        groups = {head // share for head in kept}
+        if len(groups) * share != len(kept):
+            broken = next(group for group in sorted(groups) if not self._group(group, share) <= {*kept})
+            raise ValueError(
+                f"heads {sorted(self._group(broken, share))} share keys and values, but only "
+                f"{sorted(self._group(broken, share) & {*kept})} would stay: keep or drop all of them"
+            )
+        return replace(
+            self, heads=len(kept), kv_heads=self.kv_heads and len(groups), d_head=self.width(d_model)
+        )
+
+    def _group(self, number: int, share: int) -> set[int]:
+        return set(range(number * share, number * share + share))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """Queries and the keys that they ask, sequence by sequence: what the weights are, by the equation. Where
+    there are fewer queries than keys, they stand at the end."""
+
+    queries: Sequence[Float[Tensor, "_query heads d_head"]]
+    keys: Sequence[Float[Tensor, "_key kv_heads d_head"]]
+    mask: Mask = FULL
+    bias: Float[Tensor, "heads distances"] | None = None
+    """For each distance, key minus query, from -(n - 1) to n - 1."""
+    scale: float | None = None
+
+    def scores(self, sequence: int) -> Float[Tensor, "heads _query _key"]:
+        q, k = self.queries[sequence], self.keys[sequence]
+        scores = dot_scores(q, k, self.scale)
+        if self.bias is None:
+            return scores
+        places = torch.arange(len(q), device=q.device) + (len(k) - len(q))
+        distance = torch.arange(len(k), device=q.device) - places[:, None]
+        return scores + self.bias[:, distance + self.bias.shape[1] // 2]
+
+    def weights(self, sequence: int) -> Float[Tensor, "heads _query _key"]:
+        scores = self.scores(sequence)
+        if self.mask.before is None and self.mask.after is None and self.mask.chosen is None:
+            return weigh(scores)
+        _, queries, keys = scores.shape
+        visible = self.mask.visible(queries, keys, sequence, scores.device)
+        return weigh(scores, visible.expand_as(scores))
+
 
 class _Heads(nn.Module):
     """What self- and cross-attention share: the widths, the splitting into heads, the output matrix."""
@@ -115,15 +165,15 @@ class SelfAttention(_Heads):
         self.bias = bias
 
     def forward(self, x: Stream, layout: Layout, mask: Mask = FULL) -> Stream:
-        return self._attend(*self.queries_keys_values(x, layout.positions, layout.longest), layout, mask)
+        return self.attend(*self.queries_keys_values(x, layout.positions, layout.longest), layout, mask)
 
     def prefill(self, x: Stream, layout: Layout, mask: Mask, cache: SelfCache) -> Stream:
         """The same, and the keys and values are kept: sequence r in row r of the cache."""
         queries, keys, values = self.queries_keys_values(x, layout.positions, layout.longest)
-        cache.write(keys, values, layout)
-        return self._attend(queries, keys, values, layout, mask)
+        cache.write(*self._widened(keys, values, cache), layout)
+        return self.attend(queries, keys, values, layout, mask)
 
-    def _attend(self, queries: Queries, keys: Keys, values: Values, layout: Layout, mask: Mask) -> Stream:
+    def attend(self, queries: Queries, keys: Keys, values: Values, layout: Layout, mask: Mask) -> Stream:
         heads = attend_packed(
             queries,
             keys,
@@ -143,19 +193,33 @@ class SelfAttention(_Heads):
         """One new token in each row, behind those in the cache."""
         whole = cache.whole
         queries, keys, values = self.queries_keys_values(x, whole.lengths, whole.longest + 1)
-        cache.append(keys, values)
+        cache.append(*self._widened(keys, values, cache))
+        return self.attend_cache(queries, mask, cache)
+
+    def attend_cache(
+        self, queries: Float[Tensor, "rows heads d_head"], mask: Mask, cache: SelfCache
+    ) -> Float[Tensor, "rows d_model"]:
+        """The queries of the tokens whose keys and values were written last."""
+        whole = cache.whole
         # What lies before every row's window is not read; rows of one length see all the rest.
         first = 0 if mask.before is None else max(0, whole.shortest - mask.before)
         places, before = (None, None) if whole.level else (whole.lengths, mask.before)
         heads = attend_cached(
             queries,
-            cache.keys[:, :, first : whole.longest + 1],
-            cache.values[:, :, first : whole.longest + 1],
+            cache.keys[:, : self.kv_heads, first : whole.longest + 1],
+            cache.values[:, : self.kv_heads, first : whole.longest + 1],
             places - first if places is not None and first else places,
             before=before,
             bias=self.bias,
         )
         return self.merge(heads)
+
+    def _widened(self, keys: Keys, values: Values, cache: SelfCache) -> tuple[Tensor, Tensor]:
+        """With as many heads as the cache has: those of the layer that has most."""
+        missing = cache.keys.shape[1] - self.kv_heads
+        if not missing:
+            return keys, values
+        return F.pad(keys, (0, 0, 0, missing)), F.pad(values, (0, 0, 0, missing))
 
     def explain(self, x: Stream, mask: Mask = FULL) -> Choice:
         """Which kernel such an input gets, and why."""
@@ -185,17 +249,16 @@ class SelfAttention(_Heads):
         places = torch.arange(longest, device=device)
         return self.bias(places[None, :] - places[:, None])
 
+    def distance_bias(self, longest: int, device: torch.device) -> Float[Tensor, "heads distances"] | None:
+        """The same by distance, key minus query: each once."""
+        return None if self.bias is None else self.bias(torch.arange(1 - longest, longest, device=device))
+
     def weights(self, x: Stream, layout: Layout, mask: Mask = FULL) -> list[Weights]:
         """How much each token attends to each other, one matrix a sequence."""
         queries, keys, _ = self.queries_keys_values(x, layout.positions, layout.longest)
-        bias = self.position_bias(layout.longest, x.device)
-        weights = []
-        for sequence, (q, k) in enumerate(zip(layout.split(queries), layout.split(keys), strict=True)):
-            scores = dot_scores(q, k)
-            if bias is not None:
-                scores = scores + bias[:, : len(q), : len(k)]
-            weights.append(weigh(scores, mask.visible(len(q), len(k), sequence, x.device).expand_as(scores)))
-        return weights
+        bias = self.distance_bias(layout.longest, x.device)
+        asked = Asked(layout.split(queries), layout.split(keys), mask, bias)
+        return [asked.weights(sequence) for sequence in range(layout.sequences)]
 
 
 class CrossAttention(_Heads):
@@ -224,11 +287,23 @@ class CrossAttention(_Heads):
         memory_layout: Layout,
     ) -> Stream:
         """The same with keys and values that were projected before."""
-        queries = self.split(self.project_queries(x), self.heads)
+        return self.attend(self.queries(x), keys, values, layout, memory_layout)
+
+    def attend(
+        self,
+        queries: Queries,
+        keys: Float[Tensor, "memory kv_heads d_head"],
+        values: Float[Tensor, "memory kv_heads d_value"],
+        layout: Layout,
+        memory_layout: Layout,
+    ) -> Stream:
         heads = attend_packed(
             queries, keys, values, layout, memory_layout, dropout=self.active_dropout, kernel=self.kernel
         )
         return self.merge(heads)
+
+    def queries(self, x: Stream) -> Queries:
+        return self.split(self.project_queries(x), self.heads)
 
     def keys_values(
         self, memory: Float[Tensor, "memory d_memory"]
@@ -244,9 +319,6 @@ class CrossAttention(_Heads):
         memory_layout: Layout,
     ) -> list[Weights]:
         """How much each token of the decoder attends to each of the encoder's, one matrix a sentence pair."""
-        queries = self.split(self.project_queries(x), self.heads)
         keys, _ = self.keys_values(memory)
-        return [
-            weigh(dot_scores(q, k))
-            for q, k in zip(layout.split(queries), memory_layout.split(keys), strict=True)
-        ]
+        asked = Asked(layout.split(self.queries(x)), memory_layout.split(keys))
+        return [asked.weights(sequence) for sequence in range(layout.sequences)]

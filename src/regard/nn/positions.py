@@ -32,6 +32,7 @@ published checkpoints. tests/nn/test_positions.py holds linear and yarn equal to
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -260,9 +261,11 @@ class RelativeBias(nn.Module):
 class AlibiBias(nn.Module):
     """-slope * |distance|, the slopes a geometric series over the heads; nothing is trained."""
 
-    def __init__(self, heads: int) -> None:
+    def __init__(self, heads: int, kept: Sequence[int] | None = None) -> None:
+        """`kept` are those of the heads that are there, if not all are."""
         super().__init__()
         self.heads = heads
+        self.kept = [*range(heads)] if kept is None else [*kept]
 
     def slopes(self, device: torch.device | None = None) -> Float[Tensor, "heads"]:
         """2^(-8/n), 2^(-16/n), ... for n heads, a power of two. For other counts the paper takes the series
@@ -270,7 +273,8 @@ class AlibiBias(nn.Module):
         power = 2 ** math.floor(math.log2(self.heads))
         steps = torch.arange(1, power + 1, device=device)
         between = torch.arange(1, self.heads - power + 1, device=device) - 0.5
-        return 2.0 ** (-8 * torch.cat([steps, between]) / power)
+        slopes = 2.0 ** (-8 * torch.cat([steps, between]) / power)
+        return slopes if len(self.kept) == self.heads else slopes[self.kept]
 
     def forward(self, distance: Int[Tensor, "*shape"]) -> Float[Tensor, "heads *shape"]:
         return -self.slopes(distance.device).view(-1, *[1] * distance.dim()) * distance.abs()
@@ -296,12 +300,14 @@ def rotary_positions(config: PositionsConfig, d_head: int) -> RotaryPositions | 
     )
 
 
-def score_bias(config: PositionsConfig, heads: int, *, causal: bool) -> RelativeBias | AlibiBias | None:
-    """The part that biases scores, if this kind does."""
+def score_bias(
+    config: PositionsConfig, heads: int, *, causal: bool, kept: Sequence[int] | None = None
+) -> RelativeBias | AlibiBias | None:
+    """The part that biases scores, if this kind does; for those of the heads that are `kept`."""
     match config.kind:
         case "relative":
-            return RelativeBias(heads, config.buckets, config.reach, causal)
+            return RelativeBias(heads if kept is None else len(kept), config.buckets, config.reach, causal)
         case "alibi":
-            return AlibiBias(heads)
+            return AlibiBias(heads, kept)
         case _:
             return None

@@ -45,12 +45,18 @@ class TransformerConfig:
     for all. Other libraries count the token too: their 1024 is 1023 here."""
     global_every: int = 0
     """With a window: every so many layers, one sees everything: 6 for layers 6, 12, ...; 0 for none."""
+    kept_heads: tuple[tuple[int, ...], ...] | None = None
+    """Self-attention of a pruned model: for each layer, which of the attention.heads are there, from 0."""
+    kept_cross_heads: tuple[tuple[int, ...], ...] | None = None
+    """The same of its cross-attention."""
 
     def __post_init__(self) -> None:
         if self.layers < 1:
             raise ValueError(f"layers={self.layers} must be at least 1")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout={self.dropout} must be in [0, 1)")
+        self._check_kept("kept_heads", self.kept_heads)
+        self._check_kept("kept_cross_heads", self.kept_cross_heads)
         if self.window is not None and self.window < 1:
             raise ValueError(f"window={self.window} must be at least 1, or None to see everything")
         if self.global_every:
@@ -67,6 +73,26 @@ class TransformerConfig:
                 f"global_every={self.global_every} must be from 2 to layers={self.layers}, or 0: "
                 "some layers have the window and some see everything"
             )
+
+    def _check_kept(self, name: str, kept: tuple[tuple[int, ...], ...] | None) -> None:
+        if kept is None:
+            return
+        if len(kept) != self.layers:
+            raise ValueError(
+                f"{name} is for {len(kept)} layers, but layers={self.layers}: name heads for each"
+            )
+        for layer, heads in enumerate(kept):
+            whole = range(self.attention.heads)
+            if not heads or list(heads) != sorted({*heads} & {*whole}):
+                raise ValueError(
+                    f"{name}[{layer}]={list(heads)}: name at least one head, each once and in order, "
+                    f"from 0 to {self.attention.heads - 1}"
+                )
+
+    def heads_of(self, layer: int, *, cross: bool = False) -> tuple[int, ...]:
+        """Which heads a layer has."""
+        kept = self.kept_cross_heads if cross else self.kept_heads
+        return tuple(range(self.attention.heads)) if kept is None else kept[layer]
 
 
 class Stack(nn.Module):
@@ -97,17 +123,23 @@ class Stack(nn.Module):
             TransformerLayer(
                 attention=SelfAttention(
                     d_model,
-                    config.attention,
+                    config.attention.only(config.heads_of(layer), d_model),
                     rotary=rotary_positions(positions, d_head),
-                    bias=score_bias(positions, config.attention.heads, causal=causal),
+                    bias=score_bias(
+                        positions, config.attention.heads, causal=causal, kept=config.heads_of(layer)
+                    ),
                 ),
                 cross_attention=None
                 if d_memory is None
-                else CrossAttention(d_model, config.attention, d_memory=d_memory),
+                else CrossAttention(
+                    d_model,
+                    config.attention.only(config.heads_of(layer, cross=True), d_model),
+                    d_memory=d_memory,
+                ),
                 feed_forward=FeedForward(d_model, config.feed_forward),
                 residual=residual,
             )
-            for _ in range(config.layers)
+            for layer in range(config.layers)
         )
         final = config.norm.place == "pre" if config.final_norm is None else config.final_norm
         self.final_norm = build_norm(config.norm, d_model) if final else None
@@ -154,7 +186,7 @@ class Stack(nn.Module):
             layers=len(self.layers),
             rows=rows,
             capacity=capacity,
-            kv_heads=attention.kv_heads,
+            kv_heads=max(layer.attention.kv_heads for layer in self.each),
             d_head=attention.d_head,
             d_value=attention.d_value,
             like=like,

@@ -82,32 +82,35 @@ class KeyValueCache:
         self._keys = like.new_zeros(*shape, d_head, dtype=dtype)
         self._values = like.new_zeros(*shape, d_value, dtype=dtype)
         self._spares: list[Tensor | None] = [None, None]
-        self._host_lengths = torch.zeros(rows, dtype=torch.int64, device="cpu")
+        self._know(torch.zeros(rows, dtype=torch.int64, device="cpu"))
         self.lengths = self._host_lengths.to(like.device)
 
-    @property
-    def rows(self) -> int:
-        return len(self._host_lengths)
-
-    @property
-    def longest(self) -> int:
-        return int(self._host_lengths.max()) if self.rows else 0
-
-    @property
-    def shortest(self) -> int:
-        return int(self._host_lengths.min()) if self.rows else 0
+    def _know(self, lengths: Int[Tensor, "rows"]) -> None:
+        """On the host; as plain numbers too, since every layer asks."""
+        self._host_lengths = lengths
+        self.rows = len(lengths)
+        self.longest = int(lengths.max()) if self.rows else 0
+        self.shortest = int(lengths.min()) if self.rows else 0
 
     @property
     def level(self) -> bool:
         """Whether all rows are equally long, so that no row needs a mask."""
         return self.shortest == self.longest
 
+    @property
+    def keys(self) -> Float[Tensor, "layers rows kv_heads capacity d_head"]:
+        return self._keys[:, : self.rows]
+
+    @property
+    def values(self) -> Float[Tensor, "layers rows kv_heads capacity d_value"]:
+        return self._values[:, : self.rows]
+
     def layer(self, index: int) -> "SelfCache":
         return SelfCache(self, index)
 
     def advance(self, lengths: Int[Tensor, "rows"] | int = 1) -> None:
         """Every layer has written its new tokens: count them in."""
-        self._host_lengths = self._host_lengths + lengths
+        self._know(self._host_lengths + lengths)
         self.lengths = self._host_lengths.to(self._keys.device)
 
     def reserve(self, tokens: int) -> None:
@@ -121,7 +124,7 @@ class KeyValueCache:
         rows = check_rows(rows, self.rows)
         if rows.tolist() == list(range(self.rows)):
             return
-        self._host_lengths = self._host_lengths[rows]
+        self._know(self._host_lengths[rows])
         chosen = rows.to(self._keys.device)
         self.lengths = self.lengths[chosen]
         keys, values = self._spares
@@ -181,6 +184,10 @@ class SelfCache:
         self, keys: Float[Tensor, "rows kv_heads d_head"], values: Float[Tensor, "rows kv_heads d_value"]
     ) -> None:
         """One token to each row."""
+        if self.whole.level:  # a plain copy: writing by index costs several times as much
+            self.keys[:, :, self.whole.longest] = keys
+            self.values[:, :, self.whole.longest] = values
+            return
         rows = torch.arange(self.whole.rows, device=keys.device)
         self.keys[rows, :, self.whole.lengths] = keys.to(self.keys.dtype)
         self.values[rows, :, self.whole.lengths] = values.to(self.values.dtype)

@@ -20,8 +20,8 @@ def check_recipe(written: Written[Any], *, examples: int = 3, tokens: bool = Tru
     what it does not know and which lines become too long."""
     if written.checked.task != "translate":
         raise ConfigError(
-            f"regard check looks at parallel text, and this recipe is to {written.checked.task}: its text is "
-            "read and counted by regard train --dry-run"
+            f"regard check looks at parallel text, and the task of this recipe is {written.checked.task!r}: "
+            "its text is read and counted by regard train --dry-run"
         )
     data = written.checked.data
     corpus = Corpus(data, written.where)

@@ -441,5 +441,5 @@ def test_what_is_better_follows_from_the_figure(
 
 def test_the_doctor_says_what_it_is_for(tmp_path: Path) -> None:
     written = as_recipe({"task": "classify", "data": {"train": "a.tsv"}}, tmp_path)
-    with pytest.raises(ConfigError, match=r"looks at parallel text.*to classify.*--dry-run"):
+    with pytest.raises(ConfigError, match=r"looks at parallel text.*'classify'.*--dry-run"):
         check_recipe(written)

@@ -23,7 +23,7 @@ SHORT = {"maximum": 8}
 def made(monkeypatch):
     """The model that every folder holds."""
     found = generator(longest=32)
-    monkeypatch.setattr(generate_command, "open_generator", lambda folder, device: found)
+    monkeypatch.setattr(generate_command, "open_generator", lambda folder, device, precision: found)
     return found
 
 

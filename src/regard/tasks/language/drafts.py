@@ -4,9 +4,13 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from regard.decode import DecodeConfig, Sliding, Step, decode, steps
+from regard.decode.captured import CapturedStepper
 from regard.models.decoder import Decoder
 from regard.tasks.language.continuation import Finished, Writer
 from regard.text import Tokenizer
+
+Steps = Decoder | CapturedStepper
+"""What takes the steps of a text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +65,7 @@ def in_batches(prompts: Sequence[Prompt], wish: Wish) -> Iterator[list[int]]:
         yield batch
 
 
-def write(
-    model: Decoder, tokenizer: Tokenizer | None, batch: Sequence[Prompt], wish: Wish
-) -> list[list[Row]]:
+def write(model: Steps, tokenizer: Tokenizer | None, batch: Sequence[Prompt], wish: Wish) -> list[list[Row]]:
     """The rows of each prompt. The tokenizer is needed for stop strings only."""
     if wish.decoding.method == "beam":
         return _searched(model, batch, wish)
@@ -88,7 +90,7 @@ def write(
     return [rows[first : first + samples] for first in range(0, len(rows), samples)]
 
 
-def take_steps(model: Decoder, batch: Sequence[Prompt], wish: Wish) -> Iterator[Step]:
+def take_steps(model: Steps, batch: Sequence[Prompt], wish: Wish) -> Iterator[Step]:
     stepper = _stepper(model, wish)
     return steps(
         stepper,
@@ -102,7 +104,7 @@ def take_steps(model: Decoder, batch: Sequence[Prompt], wish: Wish) -> Iterator[
     )
 
 
-def _searched(model: Decoder, batch: Sequence[Prompt], wish: Wish) -> list[list[Row]]:
+def _searched(model: Steps, batch: Sequence[Prompt], wish: Wish) -> list[list[Row]]:
     stepper = _stepper(model, wish)
     found = decode(
         stepper,
@@ -125,7 +127,7 @@ def _searched(model: Decoder, batch: Sequence[Prompt], wish: Wish) -> list[list[
     return rows
 
 
-def _stepper(model: Decoder, wish: Wish) -> Decoder | Sliding:
+def _stepper(model: Steps, wish: Wish) -> Steps | Sliding:
     return model if wish.slides is None else Sliding(model, wish.slides)
 
 

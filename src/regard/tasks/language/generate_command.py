@@ -18,7 +18,7 @@ from typing import Any, TextIO
 from regard.config import ConfigError
 from regard.decode import DecodeConfig
 from regard.tasks.language.continuation import Generated
-from regard.tasks.language.generator import SAMPLING, Generator, Past, open_generator
+from regard.tasks.language.generator import SAMPLING, Generator, Past, Precision, open_generator
 from regard.tasks.lines import incoming
 from regard.tasks.terminal import counting
 from regard.text import DataError, Origin
@@ -36,6 +36,7 @@ def generate(
     *,
     out: TextIO,
     device: str = "auto",
+    precision: Precision | None = None,
     greedy: bool = False,
     beam: int | None = None,
     samples: int = 1,
@@ -53,7 +54,7 @@ def generate(
             raise ConfigError("nothing to go on from: give --prompt TEXT, or --file with a prompt a line")
         file = "-"
     config = decoding_of(greedy=greedy, beam=beam, samples=samples, **(decoding or {}))
-    generator = open_generator(model, device)
+    generator = open_generator(model, device, precision)
     asked = file == "-" and sys.stdin.isatty()
     one = (asked or len(prompts) == 1) and samples == 1 and config.method != "beam" and not as_json
     lines = iter(prompts) if file is None else incoming(file)

@@ -18,9 +18,13 @@ from typing import Any, Literal, get_args, overload
 import torch
 
 from regard.decode import DecodeConfig
+from regard.decode.captured import CapturedStepper
 from regard.models.decoder import Decoder
+from regard.nn.packed import pack
+from regard.nn.quantized import quantize
+from regard.nn.stacks import Stack
 from regard.tasks.language.continuation import Generated, GenerationWarning, Writer, spelled
-from regard.tasks.language.drafts import Prompt, Row, Wish, in_batches, take_steps, write
+from regard.tasks.language.drafts import Prompt, Row, Steps, Wish, in_batches, take_steps, write
 from regard.tasks.language.start import built, open_language
 from regard.text import DataError, Origin, Tokenizer
 from regard.text.training import each_text
@@ -29,7 +33,8 @@ from regard.train.ranks import find_device
 Past = Literal["stop", "slide"]
 """Where the context is full: stop there, and refuse longer prompts; or go on from the last half of it, again
 and again, and read the end of longer prompts."""
-Precision = Literal["float32", "bfloat16"]
+Precision = Literal["float32", "bfloat16", "int8"]
+"""int8 is for the CPU: products of matrices in 8 bits, faster and a little less exact."""
 
 SAMPLING = DecodeConfig(method="sample", temperature=0.8, top_p=0.95)
 """How texts are written unless something else is asked for: a little bolder than the model is in doubt, and
@@ -64,6 +69,8 @@ class Generator:
             raise ValueError(f"longest={longest} leaves no room for text behind a prompt")
         if precision not in get_args(Precision):
             raise ValueError(f"precision={precision!r} is none of {', '.join(get_args(Precision))}")
+        if precision == "int8" and next(model.parameters()).device.type != "cpu":
+            raise ValueError("precision='int8' is for the CPU: choose bfloat16 here, or device='cpu'")
         self.model = model
         self.tokenizer = tokenizer
         self.longest = longest
@@ -296,7 +303,7 @@ class Generator:
     def _decode_within(self, batch: list[Prompt], wish: Wish) -> list[list[Row]]:
         """All at once or, where the device's memory does not do, in halves."""
         try:
-            return write(self.model, self.tokenizer, batch, wish)
+            return write(self._writing(len(batch), wish), self.tokenizer, batch, wish)
         except torch.OutOfMemoryError:
             if len(batch) == 1:
                 raise
@@ -308,7 +315,7 @@ class Generator:
         writer = Writer(self._text, prompt.ids, wish.stop)
         with self._evaluating():
             with self._autocast():
-                coming = take_steps(self.model, [prompt], wish)
+                coming = take_steps(self._writing(1, wish), [prompt], wish)
             while True:
                 with self._autocast():  # not while the caller has its turn
                     step = next(coming)
@@ -345,7 +352,44 @@ class Generator:
                 part.training = training
 
     def _autocast(self) -> torch.autocast:
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16")
+        by_hand = self.precision == "bfloat16" and not self._captures
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=by_hand)
+
+    @property
+    def _captures(self) -> bool:
+        body = self.model.body
+        if self.device.type != "cuda" or not isinstance(body, Stack):
+            return False
+        return len({layer.attention.kv_heads for layer in body.each}) == 1  # none pruned, or alike
+
+    def _writing(self, prompts: int, wish: Wish) -> Steps:
+        """What takes the steps: the model itself, or whatever takes the same ones faster."""
+        if self._captures:
+            return self._captured
+        if self.precision == "int8":
+            return self._quantized
+        many = prompts * (wish.decoding.beam if wish.decoding.method == "beam" else wish.decoding.n_best) > 1
+        return self._packed if many and self._packs else self.model
+
+    @property
+    def _packs(self) -> bool:
+        weight = next(self.model.parameters())
+        exact = self.precision == "float32" and weight.dtype == torch.float32
+        return exact and weight.device.type == "cpu" and torch.backends.mkldnn.is_available()
+
+    @cached_property
+    def _captured(self) -> CapturedStepper:
+        return CapturedStepper(
+            self.model, precision="bfloat16" if self.precision == "bfloat16" else "float32"
+        )
+
+    @cached_property
+    def _quantized(self) -> Decoder:
+        return quantize(self.model)
+
+    @cached_property
+    def _packed(self) -> Decoder:
+        return pack(self.model)
 
 
 def open_generator(folder: Path | str, device: str = "auto", precision: Precision | None = None) -> Generator:

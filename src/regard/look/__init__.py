@@ -1,0 +1,1 @@
+"""Looking into models: what they attend to, and pictures of it."""

@@ -1,0 +1,97 @@
+"""How a word's vectors part between sentences, as a picture: layer by layer, and where they end."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from regard.look.plot_maps import Floats, project
+from regard.look.plots import CATEGORIES, GREY, new_figure, picture, set_title, shown
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from regard.tasks.encoders.embedder import Embedder
+    from regard.tasks.meaning.context import Moves
+
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+
+
+def last_vectors(embedder: "Embedder", moves: "Moves") -> Floats:
+    """The word in each sentence as the last layer has it, [sentences, d_model]; the mean where the tokenizer
+    sees several."""
+    found = []
+    for read, (start, end) in zip(embedder.words(moves.sentences, layers=[-1]), moves.spans, strict=True):
+        own = [place for place, (first, last) in enumerate(read.spans) if first < end and last > start]
+        found.append(read.vectors[0][own].mean(axis=0))
+    return np.stack(found)
+
+
+@picture
+def plot_context(moves: "Moves", vectors: Floats) -> "Figure":
+    """Left a line for each two sentences: how alike the word is in both, layer by layer. Right its vectors in
+    the last layer, on the plane in which they differ most. Past eight pairs only the nearest and the furthest
+    are told apart."""
+    count = len(moves.sentences)
+    figure = new_figure(12, 4.6 + 0.24 * count)
+    set_title(figure, f"“{shown(moves.word, 40)}” in {count} sentences")
+    left, right = figure.subplots(1, 2)
+    _draw_lines(left, moves)
+    _draw_points(right, moves, vectors)
+    listed = [
+        f"{number}  {shown(' '.join(sentence.split()), 110)}"
+        for number, sentence in enumerate(moves.sentences, start=1)
+    ]
+    figure.legend(right.collections, listed, loc="outside lower center", fontsize=10, handletextpad=0.2)
+    return figure
+
+
+def _draw_lines(axes: Any, moves: "Moves") -> None:
+    layers = range(len(moves.cosines))
+    last = moves.cosines[-1]
+    many = len(moves.pairs) > len(CATEGORIES)
+    coloured = [int(last.argmin()), int(last.argmax())] if many else [*range(len(moves.pairs))]
+    for place, (one, other) in enumerate(moves.pairs):
+        style: dict[str, Any] = {"color": GREY, "linewidth": 0.7, "alpha": 0.5, "label": None, "zorder": 1}
+        if place in coloured:
+            number = coloured.index(place)
+            style = {"color": CATEGORIES[number], "linewidth": 1.8, "label": f"{one + 1} and {other + 1}"}
+            style |= {"marker": MARKERS[number % len(MARKERS)], "markersize": 4}
+        axes.plot(layers, moves.cosines[:, place], **style)
+    axes.set_xticks(layers, ["embedding", *(str(layer) for layer in layers[1:])])
+    axes.set(xlabel="layer", ylabel="cosine", title="how alike the word is in two sentences")
+    axes.grid(alpha=0.3)
+    title = "furthest and nearest" if many else "sentences"
+    axes.legend(title=title, fontsize=9, ncols=-(-len(coloured) // 4))
+
+
+def _draw_points(axes: Any, moves: "Moves", vectors: Floats) -> None:
+    projection = project(vectors)
+    points = projection.points
+    for number, (x, y) in enumerate(points):
+        colour = CATEGORIES[number % len(CATEGORIES)]
+        marker = MARKERS[number // len(CATEGORIES) % len(MARKERS)]
+        axes.scatter([x], [y], s=70, color=colour, marker=marker, edgecolors="white", zorder=2)
+    for group in _together(points):
+        name = ", ".join(str(number + 1) for number in group)
+        place = points[group[0]]
+        axes.annotate(name, place, xytext=(8, 0), textcoords="offset points", fontsize=11, va="center")
+    axes.axhline(0, color=GREY, linewidth=0.5, zorder=0)
+    axes.axvline(0, color=GREY, linewidth=0.5, zorder=0)
+    axes.set(xlabel=projection.axes[0], ylabel=projection.axes[1], title="its vectors in the last layer")
+    axes.margins(0.2)
+    reach = float(np.abs(points).max()) or 1.0
+    if len(moves.sentences) == 2 or float(np.ptp(points[:, 1])) < 1e-9 * reach:
+        axes.set_ylim(-reach, reach)
+
+
+def _together(points: Floats) -> list[list[int]]:
+    """The numbers of points; those that lie on one another share a name."""
+    near = 0.03 * (float(np.ptp(points, axis=0).max()) or 1.0)
+    groups: list[list[int]] = []
+    for number, point in enumerate(points):
+        group = next((own for own in groups if np.abs(points[own[0]] - point).max() <= near), None)
+        if group is None:
+            groups.append([number])
+        else:
+            group.append(number)
+    return groups

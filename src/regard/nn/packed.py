@@ -1,0 +1,71 @@
+"""Products in float32 from weights that lie as the processor reads them, for inference on a CPU.
+
+    y = x W^T + b       W once more in oneDNN's order of blocks, where more than one token is multiplied
+
+The values are those of `F.linear`, up to the order of sums. Eight tokens at a time take half as long or less;
+one token is bound by reading the weights, in any order. The price is memory: each matrix lies there twice.
+"""
+
+import copy
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.nn.embedding import VocabularyHead
+
+Model = TypeVar("Model", bound=nn.Module)
+
+
+def with_products(
+    model: Model, product: Callable[[Tensor, Tensor | None], nn.Module], shared: tuple[Tensor, ...] = ()
+) -> Model:
+    """A copy in which `product(weight, bias)` takes the place of every linear layer and vocabulary head.
+    `shared` tensors are not copied."""
+    # deepcopy takes what it finds here for copied: the weights of products never are.
+    done: dict[int, Any] = {id(each): each for each in shared}
+    done |= {
+        id(part): product(part.weight, part.bias)
+        for part in model.modules()
+        if isinstance(part, nn.Linear | VocabularyHead)
+    }
+    return copy.deepcopy(model, done)
+
+
+def pack(model: Model) -> Model:
+    """The same model, faster. Its weights are those of the model given, packed as they are now: it cannot be
+    trained."""
+    if model.training:
+        raise ValueError("the model is in training mode, and packed weights do not change: eval() it first")
+    if not torch.backends.mkldnn.is_available():
+        raise ValueError("this build of torch has no oneDNN, which packs weights: stay with the plain model")
+    return with_products(model, PackedLinear, tuple(model.parameters()))
+
+
+class PackedLinear(nn.Module):
+    def __init__(
+        self, weight: Float[Tensor, "outputs inputs"], bias: Float[Tensor, "outputs"] | None
+    ) -> None:
+        super().__init__()
+        if weight.device.type != "cpu" or weight.dtype != torch.float32:
+            raise ValueError(f"{weight.dtype} on {weight.device}: only float32 on the CPU is packed")
+        self.training = False
+        self.out_features, self.in_features = weight.shape
+        self.weight, self.bias = weight, bias
+        self._packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), None)
+
+    def forward(self, x: Float[Tensor, "*tokens inputs"]) -> Float[Tensor, "*tokens outputs"]:
+        if torch.is_grad_enabled() or x.dtype != torch.float32 or x.numel() <= self.in_features:
+            return F.linear(x, self.weight, self.bias)
+        return torch.ops.mkldnn._linear_pointwise(x, self._packed, self.bias, "none", [], "")
+
+    def train(self, mode: bool = True) -> "PackedLinear":
+        if mode:
+            raise ValueError("packed weights cannot be trained: train the model that they were packed from")
+        return self
+
+    def extra_repr(self) -> str:
+        return f"in_features={self.in_features}, out_features={self.out_features}"
