@@ -18,7 +18,9 @@ collect_ignore = ["compiled"] if SHAPES == "on" else []
 if SHAPES == "on":
     jaxtyping.install_import_hook(["regard.layout", "regard.nn", "regard.models"], "beartype.beartype")
 
-hypothesis.settings.register_profile("regard", deadline=None)  # a busy machine is no failure
+# A busy machine is no failure. More examples for who has the time: EXAMPLES=500 make test.
+EXAMPLES = int(os.environ.get("EXAMPLES", "50"))
+hypothesis.settings.register_profile("regard", deadline=None, max_examples=EXAMPLES)
 hypothesis.settings.load_profile("regard")
 
 torch.set_num_threads(1)  # test processes run side by side: more threads would only wait for each other
