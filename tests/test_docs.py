@@ -90,19 +90,25 @@ def prepare(folder: Path, prompt: Path, lines: int) -> dict[str, str]:
     return brief(folder, prompt, "train.steps=4 train.validate_every=4 valid.sentences=4 model.d_model=32")
 
 
+def typed(commands: str, folder: Path, environment: dict[str, str]) -> str:
+    """What is shown when they are."""
+    command = ["sh", "-e", "-c", commands]
+    run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    return run.stdout
+
+
 def own_text() -> str:
     return next(block for block in blocks("README.md", "sh") if "mine.toml" in block)
 
 
 def test_the_commands_for_ones_own_text_lead_to_a_translator(tmp_path, prompt):
     environment = prepare(tmp_path, prompt, 1500)
-    command = ["sh", "-e", "-c", own_text()]
-    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stdout + run.stderr
-    assert "Verdict: fit for training" in run.stdout
-    assert "parameters; 4 steps" in run.stdout  # the dry run
+    shown = typed(own_text(), tmp_path, environment)
+    assert "Verdict: fit for training" in shown
+    assert "parameters; 4 steps" in shown  # the dry run
     assert len((tmp_path / "letter.de").read_text(encoding="utf-8").splitlines()) == 3
-    assert "BLEU" in run.stdout
+    assert "BLEU" in shown
     assert (tmp_path / "runs/mine/curve.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -125,20 +131,12 @@ def test_the_commands_for_encoders_lead_to_labels_tags_and_vectors(tmp_path, pro
     write_labelled(tmp_path)
     commands = next(block for block in blocks("README.md", "sh") if "tickets.toml" in block)
     environment = brief(tmp_path, prompt, "train.steps=3 train.validate_every=3 batch.tokens=512")
-    run = subprocess.run(
-        ["sh", "-e", "-c", commands],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
+    shown = typed(commands, tmp_path, environment)
     assert (tmp_path / "letters.npy").exists()
     assert (tmp_path / "runs/for-transformers/model.safetensors").exists()
     for said in ("accuracy", "macro_f1", "cosine", "every weight equal"):
-        assert said in run.stdout
-    assert re.search(r"^\w+\t(B-X|O)$", run.stdout, re.MULTILINE)
+        assert said in shown
+    assert re.search(r"^\w+\t(B-X|O)$", shown, re.MULTILINE)
 
 
 def test_the_demo_runs_and_takes_a_users_settings(tmp_path):
@@ -173,17 +171,9 @@ def test_the_commands_for_language_models_lead_to_a_text(tmp_path, prompt):
     (tmp_path / "chapter.txt").write_text("\n".join(lines[:20]), encoding="utf-8")
     commands = next(block for block in blocks("README.md", "sh") if "story.toml" in block)
     environment = brief(tmp_path, prompt, "train.steps=3 train.validate_every=3 batch.tokens=512")
-    run = subprocess.run(
-        ["sh", "-e", "-c", commands],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
-    assert "the ends of 2 documents" in run.stdout
-    assert "bits per byte" in run.stdout
-    assert "The old house" in run.stdout
-    assert run.stdout.count('"prompt": "The river"') == 3
+    shown = typed(commands, tmp_path, environment)
+    assert "the ends of 2 documents" in shown
+    assert "bits per byte" in shown
+    assert "The old house" in shown
+    assert shown.count('"prompt": "The river"') == 3
     assert (tmp_path / "runs/gpt2-for-transformers/model.safetensors").exists()

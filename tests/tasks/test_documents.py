@@ -13,8 +13,9 @@ from rich.console import Console
 
 from regard.config import ConfigError, from_dict, override
 from regard.tasks import documents
-from regard.tasks.documents import DocumentCorpus, DocumentsConfig, Passage, build_store, cut, parted, parts
-from regard.tasks.encoders import pretrain
+from regard.tasks.documents import DocumentCorpus, DocumentsConfig, Passage, parted, parts
+from regard.tasks.encoders import chunks, pretrain
+from regard.tasks.encoders.chunks import build_store, cut
 from regard.tasks.encoders.pretrain_recipe import PRETRAIN, PretrainRecipe
 from regard.tasks.recipe import Written
 from regard.text import DataError, Tokenizer, TokenizerConfig
@@ -79,8 +80,8 @@ def test_chunks_hold_each_token_of_a_document_once_and_in_order(lengths, size):
 def test_a_chunk_ends_full_or_half_full_at_the_end_of_a_line_or_with_its_document(lengths, size):
     lines = numbered(lengths)
     line_ends = {ids[-1] for _, ids in lines if ids}
-    for _, chunks in groupby(cut(lines, size), key=lambda chunk: chunk[0]):
-        *others, _ = [ids for _, ids in chunks]
+    for _, own in groupby(cut(lines, size), key=lambda chunk: chunk[0]):
+        *others, _ = [ids for _, ids in own]
         for ids in others:
             assert len(ids) == size or (2 * len(ids) >= size and ids[-1] in line_ends)
 
@@ -273,8 +274,8 @@ def test_lines_of_a_document_do_not_run_into_each_other(tmp_path, kind):
 
 def test_a_store_is_built_again_only_for_other_text_or_other_settings(tmp_path, tokenizer, monkeypatch):
     built = []
-    original = documents.encoded
-    monkeypatch.setattr(documents, "encoded", lambda *given: built.append(1) or original(*given))
+    original = chunks.encoded
+    monkeypatch.setattr(chunks, "encoded", lambda *given: built.append(1) or original(*given))
     name = write(tmp_path / "train.txt", "\n".join(LINES))
     found = corpus(tmp_path, train=name, valid=name)
     for size in (8, 8, 9):

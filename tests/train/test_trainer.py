@@ -170,6 +170,27 @@ def test_a_checkpoint_is_written_after_a_while_whatever_the_step(
     assert written == [4, 1, 2, 3, 4]
 
 
+def test_validations_close_together_leave_one_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+    monkeypatch.setattr(
+        "regard.train.checkpoint.write",
+        lambda path, tensors, facts: written.append(facts["standing"]["step"]),
+    )
+    Run(tmp_path / "close").trainer.run()
+    monkeypatch.setattr("regard.train.trainer.SAVED_AFTER_LOOKING", 0.0)
+    Run(tmp_path / "apart").trainer.run()
+    assert written == [12, 4, 8, 12]
+
+
+def test_a_run_is_not_resumed_with_another_optimizer(tmp_path: Path) -> None:
+    Run(tmp_path, steps=4).trainer.run()
+    other = Run(tmp_path, steps=8, optimizer=OptimizerConfig(kind="muon"))
+    with pytest.raises(CheckpointError, match=r"begun with optimizer.kind='adam'; resume with that"):
+        other.trainer.resume()
+
+
 def test_the_averaged_weights_are_validated_and_kept(tmp_path: Path) -> None:
     seen = []
 

@@ -16,8 +16,10 @@ import torch
 from torch import nn
 
 from regard.data.packing import Packed, pack
+from regard.look.parts import Model as Whole
+from regard.look.trace import trace
 from regard.nn.stacks import Stack
-from regard.tasks.alignment import check_attention, cross_attention
+from regard.tasks.alignment import check_attention
 from regard.tasks.language.generator import Generator
 from regard.tasks.load import Model
 from regard.tasks.translator import Translator, encode_sources
@@ -105,11 +107,8 @@ def _encoder(model: Any, text: str, second: str | None) -> Attention:
     encoding = reader.tokenizer.encode(text, second, template="cls")
     marks = None if piece.segments is None else torch.tensor(piece.segments, device=reader.device)
     packed = pack([[*piece.ids]]).to(reader.device)
-    weights = _asked(
-        reader.model,
-        _self_attentions(reader.model.encoder.body, "encoder"),
-        lambda: reader.model.states(packed.ids, packed.layout, marks),
-    )
+    _check_stack(reader.model.encoder.body, "encoder")
+    weights = _seen(reader.model, "encoder", lambda: reader.model.states(packed.ids, packed.layout, marks))
     tokens = tokens_of(encoding, [text] if second is None else [text, second])
     return Attention("self-attention of the encoder", weights, tokens, tokens)
 
@@ -129,11 +128,8 @@ def _generator(model: Generator, text: str) -> Attention:
         many = f"{len(ids)} tokens, where the model reads {model.longest}"
         raise DataError(Origin("text"), "too long:", many, remedy="shorten it")
     packed = pack([ids]).to(model.device)
-    weights = _asked(
-        model.model,
-        _self_attentions(model.model.body, "decoder"),
-        lambda: model.model(packed.ids, packed.layout),
-    )
+    _check_stack(model.model.body, "decoder")
+    weights = _seen(model.model, "decoder", lambda: model.model(packed.ids, packed.layout))
     return Attention("self-attention of the decoder", weights, tokens, tokens)
 
 
@@ -146,26 +142,19 @@ def _translator(model: Translator, text: str, side: Side, target: str | None, to
     (ids,) = encode_sources(model.tokenizer, [text], to)
     source = pack([ids]).to(model.device)
     keys = _framed(ids, model.tokenizer, text, behind=1)
-    body = model.model.decoder.body
     if side == "encoder":
-        modules = _self_attentions(model.model.encoder.body, "encoder")
-        weights = _asked(model.model, modules, lambda: model.model.encoder(source.ids, source.layout))
+        _check_stack(model.model.encoder.body, "encoder")
+        weights = _seen(model.model, side, lambda: model.model.encoder(source.ids, source.layout))
         return Attention("self-attention of the encoder", weights, keys, keys)
     if side == "decoder":
-        modules = _self_attentions(body, "decoder")
+        _check_stack(model.model.decoder.body, "decoder")
     else:
         check_attention(model.model)
-        modules = [layer.cross_attention for layer in body.each] if isinstance(body, Stack) else []
     written = model.translate(text, to=to).text if target is None else target
     wanted = [model.tokenizer.require("start"), *model.tokenizer.encode(written).ids]
     asking = pack([wanted]).to(model.device)
     queries = _framed(wanted, model.tokenizer, written, behind=0)
-    if modules:
-        weights = _asked(model.model, modules, lambda: _pass(model, source, asking))
-    else:  # recurrent: one attention, of one head
-        with _evaluating(model.model):
-            (found,) = cross_attention(model.model, source, asking)
-        weights = (_plain(found[None]),)
+    weights = _seen(model.model, side, lambda: _pass(model, source, asking))
     if side == "decoder":
         return Attention("self-attention of the decoder", weights, queries, queries)
     return Attention("attention to the source while writing the next token", weights, queries, keys)
@@ -175,36 +164,19 @@ def _pass(model: Translator, source: Packed, target: Packed) -> object:
     return model.model(source.ids, source.layout, target.ids, target.layout)
 
 
-def _self_attentions(body: nn.Module, side: str) -> list[nn.Module | None]:
+def _check_stack(body: nn.Module, side: str) -> None:
     if not isinstance(body, Stack):
         raise ValueError(
             f"this model's {side} is recurrent: it has no self-attention to draw; a recurrent translator "
             "that attends to the source shows it with side='cross'"
         )
-    return [layer.attention for layer in body.each]
 
 
-def _asked(
-    model: nn.Module, modules: Sequence[nn.Module | None], run: Callable[[], object]
-) -> tuple[np.ndarray, ...]:
-    """The weights of each of these attentions for the input that it has in the pass."""
-    found: list[np.ndarray] = []
-
-    def ask(module: Any, inputs: tuple[Any, ...]) -> None:
-        found.append(_plain(module.weights(*inputs)[0]))
-
-    hooks = [module.register_forward_pre_hook(ask) for module in modules if module is not None]
-    try:
-        with _evaluating(model):
-            run()
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return tuple(found)
-
-
-def _plain(weights: torch.Tensor) -> np.ndarray:
-    return np.asarray(weights.detach().double().cpu().numpy())
+def _seen(model: Whole, place: Side, run: Callable[[], object]) -> tuple[np.ndarray, ...]:
+    """The weights of each layer there in a pass."""
+    with _evaluating(model), trace(model, places=[place]) as seen:
+        run()
+    return tuple(seen.weights(place, layer=layer).double().cpu().numpy() for layer in seen.layers(place))
 
 
 @contextmanager

@@ -1,35 +1,25 @@
-"""Documents to learn a language from: which files, how they part, and their tokens on disk in chunks.
+"""Plain text as documents: which files, how they part, and what of them is held out.
 
-    document    lines of text, one after the other
-    chunk       up to so many tokens of one document; a row of the token store
-
-What is held out to validate on is whole documents or, where they are few, the end of every document.
-
-A chunk ends at the end of a line where it is at least half full there, or else wherever it is full. Chunks
-hold all tokens of a document once and in order; what is left over at its end is a short one.
+A document is lines of text, one after the other. A long one is read in passages, so that memory does not grow
+with it. What is held out to validate on is whole documents or, where they are few, the end of every document.
 """
 
-import json
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import numpy as np
-
-from regard.config import check_choices, to_dict
-from regard.data import Store, fingerprint, id_type, open_or_build
-from regard.tasks.splits import Reader, Split, Splits
+from regard.config import check_choices
+from regard.tasks.splits import Reader, Split, Splits, check_hold_out
 from regard.text import (
     DataError,
     OnError,
     Origin,
     Skipped,
     Table,
-    Tokenizer,
     read_lines,
     read_table_lines,
 )
@@ -106,10 +96,7 @@ class DocumentsConfig:
                 f"hold_out={self.hold_out} must be a number of documents, whole and written without a point "
                 "(5), or a share of every document, from 0 to below 1 (0.05)"
             )
-        if self.hold_out < 0:
-            raise ValueError(f"hold_out={self.hold_out} must be 0 or more")
-        if self.hold_out and self.valid:
-            raise ValueError(f"hold_out={self.hold_out}, but valid names files: leave one of the two out")
+        check_hold_out(self.hold_out, self.valid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,60 +357,3 @@ def inside(line: str, place: float) -> int:
     behind = line.find(" ", at, min(last, at + NEAR + 1))
     spaces = [space for space in (before, behind) if space > 0]
     return min(spaces, key=lambda space: abs(space - at), default=at)
-
-
-def cut(lines: Iterable[tuple[int, Sequence[int]]], size: int) -> Iterator[tuple[int, list[int]]]:
-    """Chunks of up to so many tokens, each with the number of its document, from lines that come with it."""
-    document, held = 0, list[int]()
-    for number, ids in lines:
-        if number != document and held:
-            yield document, held
-            held = []
-        document = number
-        while len(held) + len(ids) > size:
-            if 2 * len(held) >= size:
-                yield document, held
-                held = []
-            else:
-                room = size - len(held)
-                yield document, [*held, *ids[:room]]
-                held, ids = [], ids[room:]
-        held.extend(ids)
-    if held:
-        yield document, held
-
-
-def encoded(passages: Iterable[Passage], tokenizer: Tokenizer) -> Iterator[tuple[int, list[int]]]:
-    """The ids of every line, with the number of its document. Many lines are encoded at once."""
-    a = tokenizer.encode("a").ids
-    gap = " " if tokenizer.decode([*a, *a]) == "aa" else ""  # where a word does not carry its space
-    numbers, lines, size, number = list[int](), list[str](), 0, -1
-    for passage in passages:
-        number += passage.begins
-        numbers += [number] * len(passage.lines)
-        first = passage.begins
-        lines += [line if first and not place else gap + line for place, line in enumerate(passage.lines)]
-        size += sum(map(len, passage.lines))
-        if size >= PASSAGE:
-            yield from zip(numbers, tokenizer.encode_batch(lines), strict=True)
-            numbers, lines, size = [], [], 0
-    yield from zip(numbers, tokenizer.encode_batch(lines), strict=True)
-
-
-def build_store(corpus: DocumentCorpus, split: Split, tokenizer: Tokenizer, folder: Path, size: int) -> Store:
-    """The documents of a split in chunks of up to `size` tokens, on disk: columns `ids` and `document`. Built
-    only if the one there is not of the same text and settings."""
-    config = corpus.config
-    paths = corpus.paths("train" if split == "valid" and not config.valid else split)
-    settings = json.dumps(to_dict(replace(config, root="")))  # the same text elsewhere is the same
-    wanted = fingerprint(paths, tokenizer.fingerprint(), split, settings, str(size), str(corpus.share))
-
-    def rows() -> Iterator[dict[str, Any]]:
-        for document, ids in cut(encoded(corpus.passages(split), tokenizer), size):
-            yield {"ids": ids, "document": document}
-
-    columns = {"ids": id_type(len(tokenizer)), "document": np.dtype(np.int64)}
-    store = open_or_build(folder, wanted, columns, rows)
-    if not len(store):
-        raise DataError(Origin(str(paths[0])), f"no text for {split}", remedy="name files that have some")
-    return store

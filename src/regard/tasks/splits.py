@@ -83,7 +83,7 @@ def _digest(key: str) -> int:
     return int.from_bytes(hashlib.blake2b(key.strip().encode(), digest_size=8).digest())
 
 
-def check_hold_out(hold_out: int, valid: Sequence[object]) -> None:
+def check_hold_out(hold_out: float, valid: Sequence[object]) -> None:
     """For the `__post_init__` of a configuration of files."""
     if hold_out < 0:
         raise ValueError(f"hold_out={hold_out} must be 0 or more")

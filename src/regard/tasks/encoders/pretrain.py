@@ -27,7 +27,8 @@ from regard.data import BatchConfig, Store
 from regard.data.corruption import Corruption, MaskingConfig, word_starts
 from regard.models.headed import Headed
 from regard.models.heads import MaskedConfig, MaskedHead
-from regard.tasks.documents import DocumentCorpus, build_store
+from regard.tasks.documents import DocumentCorpus
+from regard.tasks.encoders.chunks import build_store
 from regard.tasks.encoders.masked import Frame, MaskedBatch, MaskedFeed, NextChunks
 from regard.tasks.encoders.pretrain_recipe import PretrainRecipe
 from regard.tasks.encoders.settle import may_be_static, settle_longest, settle_tokenizer

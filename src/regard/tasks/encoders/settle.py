@@ -1,4 +1,4 @@
-"""What every task of an encoder settles before the first step: its tokenizer, its length, its sizes."""
+"""What tasks settle before the first step: the tokenizer, and of an encoder its length and sizes."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 
 from regard.config import to_dict
 from regard.data import fingerprint
-from regard.hub import Checkpoint
+from regard.hub import Checkpoint, DecoderCheckpoint
 from regard.models.headed import Headed
 from regard.nn.stacks import TransformerConfig
 from regard.tasks.folder import clear, settled_tokenizer
@@ -21,7 +21,7 @@ LONGEST = 512
 
 def settle_tokenizer(
     recipe: Any,
-    start: Checkpoint | None,
+    start: Checkpoint | DecoderCheckpoint | None,
     lines: Iterable[str],
     *,
     paths: Sequence[Path],

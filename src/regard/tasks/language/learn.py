@@ -63,7 +63,7 @@ def prepare(
     start, recipe = find_start(recipe, written.where)
     tokenizer = settle_tokenizer(
         recipe,
-        start,  # type: ignore[arg-type]  # only its tokenizer is asked for
+        start,
         ("\n".join(passage.lines) for passage in corpus.passages("train")),
         paths=[*corpus.paths("train"), *corpus.paths("valid")],
         folder=folder,
@@ -189,7 +189,7 @@ class Validator:
         return figures(total, tokens, **self._sizes), self._example()
 
     def _example(self) -> str:
-        """The model goes on, by greedy search, from another place of the text each time."""
+        """How the model goes on from some of the text, another place each time: a sample."""
         count = min(SHOWN, self._size // 2, len(self._ids))
         place = self._rounds * 7919 % max(len(self._ids) - count, 1)
         prefix = self._ids[place : place + count].tolist()
