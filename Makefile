@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ready := .venv/.ready
 
-.PHONY: setup demo test check bench docs clean
+.PHONY: setup demo test check bench docs pictures clean
 
 setup: $(ready)
 
@@ -29,6 +29,9 @@ bench: setup
 docs: setup
 	$(BIN)/python docs/contents.py --write
 	$(BIN)/python docs/settings.py --write
+
+pictures: setup
+	PICTURES=docs/pictures $(BIN)/python -m pytest -n 0 tests/look/browser
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -2,9 +2,14 @@
 
 import sys
 
-from bench import embedding, encoder, generation
+from bench import embedding, encoder, generation, looking
 
-BENCHMARKS = {"encoder": encoder.main, "embedding": embedding.main, "generation": generation.main}
+BENCHMARKS = {
+    "encoder": encoder.main,
+    "embedding": embedding.main,
+    "generation": generation.main,
+    "looking": looking.main,
+}
 
 
 def main() -> int:

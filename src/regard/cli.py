@@ -593,7 +593,7 @@ def generate(
 
 
 plot_app = typer.Typer(
-    help="Pictures: positions, heads, alignment, curves, maps of meaning.", no_args_is_help=True
+    help="Pictures: positions, heads, alignment, curves, maps of meaning, claims.", no_args_is_help=True
 )
 app.add_typer(plot_app, name="plot")
 Out = Annotated[Path, typer.Option("--out", help="The picture: a name in .png, .svg or .pdf.")]
@@ -765,6 +765,56 @@ def plot_context(
     from regard.look import plot_commands
 
     plot_commands.context(model, word, sentences, out, device=device, console=Console())
+
+
+@plot_app.command(name="claims")
+def plot_claims(
+    out: Out,
+    quick: Annotated[bool, typer.Option("--quick", help="Less of everything: 15 seconds.")] = False,
+    seed: Annotated[int, typer.Option("--seed", help="Of the models that are trained.")] = 0,
+    device: Device = "auto",
+) -> None:
+    """Why the Transformer: steps, paths, speed and distance, measured here in two or three minutes."""
+    from rich.console import Console
+
+    from regard.look import plot_commands
+
+    plot_commands.claims(out, quick=quick, seed=seed, device=device, console=Console())
+
+
+@app.command()
+def look(
+    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    texts: Annotated[
+        list[str] | None, typer.Argument(help="What the page begins with; with --out, what it shows.")
+    ] = None,
+    second: Annotated[
+        str | None, typer.Option("--second", help="The translation to look at, or the other text of a pair.")
+    ] = None,
+    to: Annotated[str | None, typer.Option("--to", help="Into which language, of several.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Save the page, with its answers, as one .html file.")
+    ] = None,
+    port: Annotated[int, typer.Option("--port", help="0: any that is free.")] = 0,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
+    device: Device = "auto",
+) -> None:
+    """Look inside a model: a page in the browser, on this machine alone."""
+    from rich.console import Console
+
+    from regard.look import explore
+
+    explore.look(
+        model,
+        texts or [],
+        second=second,
+        to=to,
+        out=out,
+        port=port,
+        browser=browser,
+        device=device,
+        console=Console(),
+    )
 
 
 @app.command()

@@ -11,6 +11,7 @@ from torch.testing import assert_close
 from regard.decode.config import DecodeConfig
 from regard.decode.rules import (
     NOTHING,
+    START,
     Rules,
     forbid_repeats_,
     likeliest,
@@ -64,6 +65,15 @@ def test_tokens_that_came_before_are_penalized_once(rows):
         for token in set(tokens):
             expected[row, token] *= 1 / 1.5 if logits[row, token] > 0 else 1.5
     assert_close(penalize(logits, rectangle(rows), 1.5), expected)
+
+
+@given(histories, st.integers(1, 4))
+def test_a_start_has_not_come(rows, size):
+    started = rectangle([[START, *row] for row in rows])
+    logits = torch.randn(len(rows), VOCABULARY)
+    assert torch.equal(penalize(logits, started, 1.3), penalize(logits, rectangle(rows), 1.3))
+    found, expected = (forbid_repeats_(logits.clone(), each, size) for each in (started, rectangle(rows)))
+    assert torch.equal(found, expected)
 
 
 def test_the_likeliest_end_stands_for_all():
@@ -124,5 +134,6 @@ def test_large_vocabularies_are_searched_by_blocks_with_the_same_result(vocabula
     scores[0] = -math.inf
     ordered = scores.sort(dim=1, descending=True, stable=True).indices
     assert torch.equal(likeliest(scores)[1:], ordered[1:, 0])
+    assert torch.equal(likeliest(scores.bfloat16()), scores.bfloat16().argmax(dim=1))
     for count in (1, 2, 6, 30):
         assert torch.equal(top(scores, count)[1][1:], ordered[1:, :count].sort(dim=1).values)

@@ -8,7 +8,7 @@ import torch
 from regard.decode import DecodeConfig, decode
 from regard.layout import Layout
 from tests.decode.models import END, START, everything, language_model, translator
-from tests.models.families import BODIES
+from tests.models.families import BODIES, VOCABULARY
 
 pytestmark = pytest.mark.usefixtures("unchecked")  # tests/models check the shapes of the same steps
 FAMILIES = pytest.mark.parametrize("family", BODIES.values(), ids=BODIES.keys())
@@ -239,6 +239,17 @@ def test_no_n_gram_comes_twice(family, method, size):
             before = grams[: max(forced - size + 1, 0)]
             assert len(set(generated)) == len(generated)
             assert not set(generated) & set(before)
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
+def test_a_first_token_counts_where_it_is_text_and_not_where_it_is_the_end_too(method):
+    model = language_model(BODIES["transformer, rotary"], end=-99.0)
+    once = dataclasses.replace(method, no_repeat=1, maximum=VOCABULARY)
+    for first in (4, END):
+        [found] = decode(model, model.start([[]]), [[first]], end=END, config=once)
+        for each in found:
+            assert first not in each.ids
+            assert each.finished  # when every other token had come
 
 
 def test_where_no_token_is_allowed_a_hypothesis_stops_unfinished():

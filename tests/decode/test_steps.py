@@ -63,6 +63,18 @@ def test_without_an_end_only_the_maximum_stops():
             assert any(END in each.ids for each in row)
 
 
+def test_without_an_end_the_model_is_not_asked_what_follows_the_last_token():
+    model = language_model(BODIES["transformer, rotary"])
+    last = [*taken(model, GREEDY, end=None)][-1]
+    assert model.rows == [4] * 12  # of the prefixes, and of every token but the last
+    assert last.cut.all()
+    model.rows.clear()
+    found = decode(model, model.start(PREFIXES), PREFIXES, end=None, config=GREEDY, maximums=[3, 0, 3, 1])
+    assert model.rows == [4, 3, 2]
+    written = [len(row[0].ids) + 1 - len(prefix) for row, prefix in zip(found, PREFIXES, strict=True)]
+    assert written == [3, 0, 3, 1]
+
+
 def test_nothing_is_computed_between_steps_and_gradients_stay_on_there():
     model = language_model(BODIES["transformer, rotary"])
     coming = taken(model, GREEDY)

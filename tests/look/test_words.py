@@ -17,9 +17,10 @@ from regard.look.trace import trace
 from regard.look.words import Tokens, merge_words, rollout, trace_rollout
 from regard.models.decoder import Decoder
 from regard.models.headed import Headed, HeadedConfig
-from regard.models.heads import MaskedConfig
+from regard.models.heads import MaskedConfig, TagConfig
 from regard.tasks.encoders.filler import Filler
 from regard.tasks.encoders.reading import Reader
+from regard.tasks.encoders.tagger import Tagger
 from regard.tasks.language.generator import Generator
 from regard.text import Tokenizer, TokenizerConfig
 from tests.models.families import BODIES, decoder, encoder
@@ -177,6 +178,20 @@ def test_a_traced_reading_has_its_mask_and_its_pair():
         trace_rollout(trace_reading(filler, "the", layers=[1]).trace)
 
 
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe"])
+def test_a_traced_tagger_reads_what_it_tags(kind):
+    own = tokenizer(kind)
+    config = replace(encoder(*BODIES["transformer, learned"]), vocabulary=len(own))
+    headed = Headed(HeadedConfig(encoder=config, head=TagConfig(tags=3))).eval()
+    tagger = Tagger(Reader(headed, own, longest=40), ["O", "B-x", "I-x"])
+    found = trace_reading(tagger, "harbour lantern, mirror!", what=("weights", "stream"))
+    assert found.read.words == ("harbour", "lantern", ",", "mirror", "!")
+    firsts = [found.read.owners.index(word) for word in range(5)]
+    with torch.no_grad():
+        scores = headed.head(found.trace.stream("encoder")[firsts])
+    assert_close(scores, torch.from_numpy(tagger.scores([found.read.words])[0]))
+
+
 def test_tasks_are_traced_as_they_work():
     translator = copying.translator(decoding=DecodeConfig(maximum=5))
     with trace(translator, places=["cross"], layers=[1]) as seen:
@@ -206,3 +221,14 @@ def test_a_real_pretrained_encoder_is_seen_through():
     assert_close(found.trace.weights(layer=2), wanted)
     merged = merge_words(trace_rollout(found.trace)[-1], found.read, specials="spread")
     assert heads_sum_to_one(merged.weights)
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_a_generator_is_seen_while_it_writes(precision):
+    own = tokenizer()
+    config = replace(decoder(*BODIES["transformer, learned"]), vocabulary=len(own))
+    generator = Generator(Decoder(config).eval(), own, longest=24, precision=precision)
+    with trace(generator) as seen:
+        written = generator.generate("the harbour", decoding=DecodeConfig(method="greedy"), max_tokens=4)
+    assert len(seen.passes) >= len(written[0].ids)
+    assert heads_sum_to_one(seen.weights(layer=0))

@@ -15,6 +15,7 @@ from regard.models.decoder import Decoder, DecoderConfig
 from regard.models.encoder import Encoder
 from regard.models.presets import DECODERS, ENCODERS, SEQ2SEQ
 from regard.models.seq2seq import Seq2Seq
+from regard.nn.attention import attend
 from regard.nn.kernels import attend_packed, choose_kernel
 from regard.nn.layers import FeedForwardConfig, NormConfig
 from regard.nn.masks import CAUSAL, FULL, Mask
@@ -211,3 +212,34 @@ def test_layouts_move_with_their_host_side_staying():
     assert not layout.host_offsets.is_cuda
     assert layout.host_lengths == [3, 2]
     assert layout.to("cuda") is layout
+
+
+@pytest.mark.parametrize(("heads", "kv_heads"), [(4, 4), (6, 2)])
+@pytest.mark.parametrize("before", [None, 5, 100])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_kernel_for_the_next_token_is_the_equation(heads, kv_heads, before, dtype):
+    from regard.nn.next_token import attend_next
+
+    rows, room, d_head, d_value = 5, 300, 64, 32
+    lengths = torch.tensor([0, 1, 64, 200, 299], device="cuda")
+
+    def drawn(*shape: int) -> Tensor:
+        return torch.randn(*shape, device="cuda").to(dtype)
+
+    cached = drawn(rows, kv_heads, room, d_head), drawn(rows, kv_heads, room, d_value)
+    queries, keys, values = (
+        drawn(rows, heads, d_head),
+        drawn(rows, kv_heads, d_head),
+        drawn(rows, kv_heads, d_value),
+    )
+    wanted = [each.clone() for each in cached]
+    numbers = torch.arange(rows, device="cuda")
+    wanted[0][numbers, :, lengths], wanted[1][numbers, :, lengths] = keys, values
+    found = attend_next(queries, keys, values, *cached, lengths, before)
+    assert torch.equal(cached[0], wanted[0])
+    assert torch.equal(cached[1], wanted[1])
+    for row, length in enumerate(lengths.tolist()):
+        first = 0 if before is None else max(0, length - before)
+        own = [each[row, :, first : length + 1].transpose(0, 1).float() for each in wanted]
+        expected = attend(queries[row : row + 1].float(), *own)
+        close(found[row : row + 1], expected, 1e-5 if dtype == torch.float32 else BF16)

@@ -46,6 +46,17 @@ def test_the_weights_are_the_models_own(tied):
     assert all(parameter.requires_grad for parameter in model.parameters())
 
 
+@torch.no_grad()
+def test_a_part_that_is_exchanged_is_used():
+    packed = pack(nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 2)).eval())
+    assert not any(isinstance(part, nn.Dropout) for part in packed.modules())
+    heads = pack(Decoder(decoder(*BODIES["transformer, modern"])).eval())
+    heads.head = nn.Identity()
+    layout, ids = Layout.of([3]), torch.tensor([1, 2, 3])
+    states = heads.prefill(ids, layout, heads.start(rows=1))
+    assert torch.equal(states, heads(ids, layout)[-1:])
+
+
 def test_gradients_are_those_of_the_plain_layer():
     layer, x = nn.Linear(8, 4).eval(), torch.randn(3, 8, requires_grad=True)
     results = [torch.autograd.grad(each(x).square().sum(), x)[0] for each in (layer, pack(layer))]

@@ -63,6 +63,22 @@ def test_a_tokens_output_does_not_depend_on_its_company():
     assert_close(layer(x), torch.cat([layer(row[None]) for row in x]), atol=0, rtol=1e-6)
 
 
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_single_token_has_the_same_sums_by_either_call(bias, monkeypatch):
+    layer = nn.Linear(96, 40, bias=bias).eval()
+    plain = QuantizedLinear(layer.weight, layer.bias)
+    monkeypatch.setattr("regard.nn.quantized.PLAIN", 0)
+    packed = QuantizedLinear(layer.weight, layer.bias)
+    assert packed._plain is None
+    assert (plain._plain is None) == (token_steps() < 127)
+    for size in (1e-3, 1.0, 1e3):
+        token = size * torch.randn(1, 96)
+        assert_close(plain(token), packed(token), atol=0, rtol=1e-6)
+    extreme = torch.ones(1, 96)
+    extreme[0, ::2] = -1.0
+    assert_close(plain(extreme), packed(extreme), atol=1e-6, rtol=1e-6)
+
+
 def test_zeros_nothing_and_more_axes():
     linear = nn.Linear(16, 8).eval()
     linear.weight.data[3] = 0.0

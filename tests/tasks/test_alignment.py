@@ -115,6 +115,11 @@ def test_spans_of_written_tokens_are_those_of_the_text(kind):
         assert (end - len(found[start:end].lstrip()), end) == (own_start, own_end) or found[start:end] == " "
 
 
+def test_nothing_written_has_no_spans():
+    tokenizer = Tokenizer.train(["ab ab"], TokenizerConfig(kind="bpe", vocabulary=300))
+    assert target_spans(tokenizer, []) == ("", [])
+
+
 def test_bytes_of_one_character_lie_where_it_is():
     tokenizer = Tokenizer.train(["ab ab"], TokenizerConfig(kind="bpe", vocabulary=300))
     ids = tokenizer.encode("ab 字 ab").ids

@@ -13,8 +13,14 @@ worst ones first, and what would have filled their places ranks lower still: the
 to the maximum length. tests/decode holds a wide beam equal to a search through everything.
 
 Only the likeliest tokens of each row come to the host, in one transfer; all bookkeeping is done there.
+
+    with watched() as searches:      what each step kept, dropped and finished; results are the same
+        decode(...)
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 import torch
@@ -26,7 +32,41 @@ from regard.decode.rules import merge_ends_, top
 from regard.decode.stepper import Request, real, to_host
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class BeamStep:
+    """What one step decided about the best continuations of each source, best first."""
+
+    scores: Float[Tensor, "sources count"]
+    """Of the whole hypothesis so far; -inf where there are too few."""
+    rows: Int[Tensor, "sources count"]
+    """The hypothesis that each continues: the number of a True of the step before's `alive`, counted along
+    the rows; of the first step, the source itself."""
+    tokens: Int[Tensor, "sources count"]
+    ended: Bool[Tensor, "sources count"]
+    """Finished here."""
+    alive: Bool[Tensor, "sources count"]
+    """Followed further. What is neither was dropped."""
+
+
+_searches: ContextVar[list[list[BeamStep]] | None] = ContextVar("_searches", default=None)
+
+
+@contextmanager
+def watched() -> Iterator[list[list[BeamStep]]]:
+    """The steps of each beam search that this thread makes inside the block."""
+    found: list[list[BeamStep]] = []
+    before = _searches.set(found)
+    try:
+        yield found
+    finally:
+        _searches.reset(before)
+
+
 def search(request: Request) -> list[list[Hypothesis]]:
+    seen = _searches.get()
+    steps: list[BeamStep] | None = None
+    if seen is not None:
+        seen.append(steps := [])
     config, sources = request.config, len(request.prefixes)
     logits = request.prefill()
     rules, end = request.rules(), int(request.ends[0])
@@ -52,6 +92,8 @@ def search(request: Request) -> list[list[Hypothesis]]:
         alive[request.maximums <= length] = False
         if config.stop == "full":
             alive[best.finished >= config.beam] = False
+        if steps is not None:
+            steps.append(BeamStep(found.scores, found.rows, found.tokens, ended, alive))
         best.cut_off(owners, scores, ~alive.any(dim=1), found.rows[ended], history, length)
 
         owners = alive.nonzero()[:, 0]

@@ -4,22 +4,25 @@
 in its step has a fixed size, whatever the rows hold, and nothing asks the device:
 
     slots     buffers for a power of two of rows, each with room for a power of two of tokens
-    step      one key and value into each slot behind its length; attention over the whole room, what lies
-              behind the length hidden; lengths grow on the device
+    step      one key and value into each slot behind its length, and attention over all before it; lengths
+              grow on the device
 
 So it is captured once for each (slots, room) as a CUDA graph. Graphs outlive a text: the next one that needs
 the same sizes takes them over. Rows that leave keep their slot, dead, until half of the slots are; then the
-living ones move to smaller buffers. Elsewhere than on CUDA the same step runs as it is written, which tests
-hold equal to `Decoder.step`.
+living ones move to smaller buffers. Attention is one kernel (`regard.nn.next_token`), or, where that cannot
+do it, goes over the whole room, with what lies behind the length hidden. Elsewhere than on CUDA the same step
+runs as it is written, which tests hold equal to `Decoder.step`.
 """
 
 import copy
 import weakref
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 from typing import Any, Literal, cast, get_args
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -40,6 +43,9 @@ FREE = 8
 
 
 class CapturedStepper:
+    early = True
+    """A step may begin before the host has seen what led to it: it has nothing to decide."""
+
     def __init__(self, decoder: Decoder, *, precision: Precision = "float32") -> None:
         """It runs where the decoder is. In bfloat16 on a copy of its weights, as they are now; in float32 on
         the weights themselves."""
@@ -57,6 +63,7 @@ class CapturedStepper:
         if precision == "bfloat16":
             decoder = copy.deepcopy(decoder).to(torch.bfloat16).requires_grad_(False)
         self.decoder = decoder
+        self.head = _wide_head(decoder) if precision == "bfloat16" else decoder.head
         self._free: list[_Slots] = []
 
     def start(self, *, rows: int, capacity: int = 256) -> "CapturedState":
@@ -92,11 +99,40 @@ class CapturedStepper:
             if (slots.count, slots.room) == (count, room):
                 self._free.remove(slots)
                 return slots
-        return _Slots(self.decoder, count, room)
+        return _Slots(self.decoder, self.head, count, room)
 
     def give_back(self, slots: "_Slots") -> None:
         self._free.append(slots)
         del self._free[:-FREE]
+
+
+def _wide_head(decoder: Decoder) -> Callable[[Tensor], Tensor]:
+    """The scores of a CUDA decoder from a matrix with a multiple of 128 rows: others are multiplied by slow
+    kernels."""
+    head = decoder.head
+    vocabulary, d_model = head.weight.shape
+    if not head.weight.is_cuda or vocabulary % 128 == 0:
+        return head
+    weight = head.weight.new_zeros(vocabulary + -vocabulary % 128, d_model)
+    weight[:vocabulary] = head.weight.detach()
+    bias = head.bias
+
+    def scores(x: Tensor) -> Tensor:
+        found = F.linear(x, weight)[:, :vocabulary]
+        return found if bias is None else found + bias
+
+    return scores
+
+
+def _next_kernel(decoder: Decoder) -> Callable[..., Tensor] | None:
+    """The one kernel for attention, where it can do the work of all layers."""
+    attentions = [layer.attention for layer in cast(Stack, decoder.body).each]
+    if not decoder.embedding.tokens.weight.is_cuda or find_spec("triton") is None:
+        return None
+    from regard.nn.next_token import attend_next, fits
+
+    able = all(each.bias is None and fits(each.d_head, each.d_value) for each in attentions)
+    return attend_next if able else None
 
 
 def _power(number: int, least: int) -> int:
@@ -184,8 +220,9 @@ class CapturedState:
 class _Slots:
     """Buffers of one size, and the step over them."""
 
-    def __init__(self, decoder: Decoder, count: int, room: int) -> None:
+    def __init__(self, decoder: Decoder, head: Callable[[Tensor], Tensor], count: int, room: int) -> None:
         self.decoder, self.count, self.room = decoder, count, room
+        self._head, self._attend_next = head, _next_kernel(decoder)
         self._body = cast(Stack, decoder.body)
         weight = decoder.embedding.tokens.weight.detach()
         attention = self._body.each[0].attention
@@ -254,7 +291,9 @@ class _Slots:
         masks: dict[int | None, Tensor] = {}
         for index, layer in enumerate(self._body.each):
             before = self._body.masks[index].before
-            if layer.attention.bias is not None:  # each layer may have learned its own
+            if self._attend_next is not None:
+                shown = None
+            elif layer.attention.bias is not None:  # each layer may have learned its own
                 shown = self._shown(before, layer.attention)
             else:
                 shown = masks[before] if before in masks else self._shown(before, layer.attention)
@@ -263,7 +302,7 @@ class _Slots:
             x = _through(layer, x, look)
         if self._body.final_norm is not None:
             x = self._body.final_norm(x)
-        self._logits.copy_(decoder.head(x))
+        self._logits.copy_(self._head(x))
 
     def _shown(self, before: int | None, attention: SelfAttention) -> Tensor:
         """What is added to the scores of all keys that there is room for."""
@@ -274,8 +313,11 @@ class _Slots:
             shown = torch.zeros_like(shown, dtype=self.keys.dtype).masked_fill_(~shown, -torch.inf)
         return shown
 
-    def _look(self, x: Tensor, *, attention: SelfAttention, index: int, shown: Tensor) -> Tensor:
+    def _look(self, x: Tensor, *, attention: SelfAttention, index: int, shown: Tensor | None) -> Tensor:
         queries, keys, values = attention.queries_keys_values(x, self.lengths, self.room)
+        if self._attend_next is not None:
+            before, cached = self._body.masks[index].before, (self.keys[index], self.values[index])
+            return attention.merge(self._attend_next(queries, keys, values, *cached, self.lengths, before))
         self.keys[index][self._numbers, :, self.lengths] = keys
         self.values[index][self._numbers, :, self.lengths] = values
         return attention.merge(attend_shown(queries, self.keys[index], self.values[index], shown))

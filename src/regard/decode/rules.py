@@ -1,7 +1,8 @@
 """What may come next: from a model's scores to the log-probabilities of the tokens that are allowed.
 
 A forbidden token has log-probability -inf, and its probability goes to nobody. Functions that end in _ change
-the scores in place. A history holds the tokens of each row, right-aligned, NOTHING before the first.
+the scores in place. A history holds the tokens of each row, right-aligned, NOTHING before the first. A first
+token that is no text is START there: to the rules it has not come.
 """
 
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from regard.decode.config import DecodeConfig
 
 NOTHING = -1
 """No token, in a history whose rows differ in length."""
+START = -2
+"""What stands before a text, whatever its id."""
 
 Scores = Float[Tensor, "rows vocab"]
 History = Int[Tensor, "rows time"]
@@ -35,7 +38,8 @@ class Rules:
         if config.repetition_penalty != 1:
             logits = penalize(logits, history, config.repetition_penalty)
         scores = logits.log_softmax(dim=1)
-        suppress_(scores, self.suppressed)
+        if len(self.suppressed):
+            suppress_(scores, self.suppressed)
         if length < config.minimum:
             suppress_(scores, self.ends)
         if config.no_repeat:
@@ -51,8 +55,8 @@ def penalize(logits: Scores, history: History, penalty: float) -> Scores:
     """Logits of tokens in the history are divided by the penalty, or multiplied if negative."""
     if history.shape[1] == 0:
         return logits
-    ids = history.where(history != NOTHING, history[:, -1:])  # repeats write the same value twice
-    present, ids = ids != NOTHING, ids.clamp(min=0)
+    ids = history.where(history >= 0, history[:, -1:])  # repeats write the same value twice
+    present, ids = ids >= 0, ids.clamp(min=0)
     before = logits.gather(1, ids)
     after = torch.where(before > 0, before / penalty, before * penalty)
     return logits.scatter(1, ids, after.where(present, before))
@@ -64,7 +68,7 @@ def forbid_repeats_(scores: Scores, history: History, size: int) -> Scores:
         return scores
     grams = history.unfold(1, size, 1)  # [rows, places, size]
     tail = history[:, history.shape[1] - (size - 1) :]
-    again = (grams[:, :, :-1] == tail.unsqueeze(1)).all(dim=2) & (grams != NOTHING).all(dim=2)
+    again = (grams[:, :, :-1] == tail.unsqueeze(1)).all(dim=2) & (grams >= 0).all(dim=2)
     limits = torch.where(again, -torch.inf, torch.inf).to(scores.dtype)
     return scores.scatter_reduce_(1, grams[:, :, -1].clamp(min=0), limits, "amin")
 
@@ -98,15 +102,9 @@ def top(scores: Scores, count: int) -> tuple[Float[Tensor, "rows count"], Int[Te
 
 def likeliest(scores: Scores) -> Int[Tensor, "rows"]:
     """The best of each row; of equals, the lowest id."""
-    blocks = _in_blocks(scores)
-    if blocks.shape[1] < 2:
+    if scores.device.type != "cpu" or scores.dtype == torch.bfloat16:
         return scores.argmax(dim=1)
-    rest = scores[:, blocks.shape[1] * BLOCK :]
-    bests = torch.cat([blocks.amax(dim=2), rest], dim=1)
-    block = bests.argmax(dim=1)
-    inside = block.clamp(max=blocks.shape[1] - 1)
-    within = blocks[torch.arange(len(scores), device=scores.device), inside].argmax(dim=1)
-    return torch.where(block < blocks.shape[1], block * BLOCK + within, block + blocks.shape[1] * (BLOCK - 1))
+    return torch.from_numpy(scores.detach().numpy().argmax(axis=1))  # twenty times as fast
 
 
 BLOCK = 64

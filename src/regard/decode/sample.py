@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.decode.config import DecodeConfig, Hypothesis, rank
 from regard.decode.rules import Scores, likeliest, top
-from regard.decode.stepper import Request, real, to_host
+from regard.decode.stepper import Request, on_the_way, real, to_host
 
 FEW = 256
 """So many likeliest tokens mostly hold the share of the probability that `top_p` asks for."""
@@ -70,7 +70,14 @@ def steps(request: Request) -> Iterator[Step]:
     while True:
         allowed = rules(logits, history, length)
         chosen = choose(allowed, running, length)
-        values, tokens = to_host(allowed.gather(1, chosen.unsqueeze(1)).squeeze(1), chosen)
+        picked = allowed.gather(1, chosen.unsqueeze(1)).squeeze(1)
+        early = None
+        if request.early and bool((maximums > length).all()):
+            wait = on_the_way(picked, chosen)
+            early = request.step(chosen)  # for those that end here too, for nothing
+            values, tokens = wait()
+        else:
+            values, tokens = to_host(picked, chosen)
         possible = values > -torch.inf
         ended = possible & torch.isin(tokens, request.ends)
         cut = ~ended & (~possible | (maximums <= length))
@@ -81,13 +88,19 @@ def steps(request: Request) -> Iterator[Step]:
         going = (~ended & ~cut & ~stopped).nonzero()[:, 0]
         if len(going) == 0:
             return
+        totals = scores
         if len(going) < len(running):
             request.state.select(going)
-            running, maximums = running[going], maximums[going]
-        totals, tokens = scores[going], tokens[going]
-        history = torch.cat([history[going], tokens.unsqueeze(1)], dim=1)
-        logits = request.step(tokens)
+            running, maximums, history = running[going], maximums[going], history[going]
+            early = None if early is None else early[going.to(early.device)]
+            totals, tokens = totals[going], tokens[going]
+        history = torch.cat([history, tokens.unsqueeze(1)], dim=1)
         length += 1
+        if len(request.ends) == 0 and bool((maximums <= length).all()):  # no end to ask the model for
+            none = torch.zeros(len(running), dtype=torch.bool, device="cpu")
+            yield Step(running, tokens, totals, none, ~none, history, none)
+            return
+        logits = request.step(tokens) if early is None else early
 
 
 Chooser = Callable[[Scores, Int[Tensor, "rows"], int], Int[Tensor, "rows"]]

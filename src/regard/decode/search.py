@@ -33,7 +33,8 @@ def decode(
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each source, best first (samples: in the order drawn). The state is used up.
 
-    prefixes    one for each row: the start token, and behind it whatever is forced
+    prefixes    one for each row: the start token, and behind it whatever is forced. Where there is no start,
+                hypotheses leave out the first token all the same; the rules of repetition count it in
     end         the id that ends a hypothesis; any of several does; None where only the maximum does
     maximums    most tokens for each source, whatever the minimum; config.maximum holds all the same
     suppressed  ids that never come: padding, start, unknown

@@ -4,7 +4,7 @@ Decoders and translators of `regard.models` serve it as they are. Whether the mo
 evaluation mode is the caller's business.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.decode.config import DecodeConfig
-from regard.decode.rules import NOTHING, Rules
+from regard.decode.rules import NOTHING, START, Rules
 from regard.layout import Layout
 from regard.nn.state import State
 
@@ -54,29 +54,60 @@ class Request:
         layout = Layout.of([len(prefix) for prefix in self.prefixes])
         return self.stepper.prefill(ids.to(self.device), layout.to(self.device), self.state)
 
+    @property
+    def early(self) -> bool:
+        """Whether a step may begin before the host knows which sentences have ended: on a device that would
+        only wait for it."""
+        return bool(getattr(self.stepper, "early", False)) and self.device.type == "cuda"
+
     def step(self, tokens: Int[Tensor, "rows"]) -> Float[Tensor, "rows vocab"]:
         return self.stepper.step(tokens.to(self.device), self.state)
 
     def history(self) -> Int[Tensor, "rows time"]:
-        """The forced prefixes, right-aligned, so that the next token of every row is the next column. Start
-        tokens are left out: where the start is the end's token too, it has not come yet."""
-        longest = max(len(prefix) for prefix in self.prefixes) - 1
+        """The forced prefixes, right-aligned, so that the next token of every row is the next column. A first
+        token that is an end has not come as one, and one that may not be generated is no text either."""
+        longest = max(len(prefix) for prefix in self.prefixes)
         history = torch.full((len(self.prefixes), longest), NOTHING, device="cpu")
-        for row, prefix in zip(history, self.prefixes, strict=True):
-            row[longest + 1 - len(prefix) :] = torch.tensor(list(prefix[1:]), dtype=torch.int64, device="cpu")
+        special = {*self.ends.tolist(), *self.suppressed.tolist()}
+        for row, (first, *rest) in zip(history, self.prefixes, strict=True):
+            ids = [START if first in special else first, *rest]
+            row[longest - len(ids) :] = torch.tensor(ids, device="cpu")
         return history
 
 
 def real(row: Int[Tensor, "time"]) -> tuple[int, ...]:
-    """The tokens of one row of a history."""
-    return tuple(row[row != NOTHING].tolist())
+    """The tokens of one row of a history, but for the first."""
+    return tuple(row[row != NOTHING][1:].tolist())
 
 
 def to_host(
     values: Float[Tensor, "..."], ids: Int[Tensor, "..."]
 ) -> tuple[Float[Tensor, "..."], Int[Tensor, "..."]]:
     """Log-probabilities and ids, in one transfer; float64 holds both exactly."""
-    values, numbers = torch.stack([values.double(), ids.double()]).cpu()
+    return _checked(_together(values, ids).cpu())
+
+
+def on_the_way(
+    values: Float[Tensor, "..."], ids: Int[Tensor, "..."]
+) -> Callable[[], tuple[Float[Tensor, "..."], Int[Tensor, "..."]]]:
+    """The same from a CUDA device, which gets on with what it is given next; call the result to wait."""
+    host = _together(values, ids).to("cpu", non_blocking=True)
+    arrived = torch.cuda.Event()
+    arrived.record()
+
+    def wait() -> tuple[Tensor, Tensor]:
+        arrived.synchronize()
+        return _checked(host)
+
+    return wait
+
+
+def _together(values: Float[Tensor, "..."], ids: Int[Tensor, "..."]) -> Float[Tensor, "2 ..."]:
+    return torch.stack([values.double(), ids.double()])
+
+
+def _checked(both: Float[Tensor, "2 ..."]) -> tuple[Float[Tensor, "..."], Int[Tensor, "..."]]:
+    values, numbers = both
     if bool(values.isnan().any()):
         raise ValueError("the model gave scores that are no numbers (NaN): look at its weights and inputs")
     return values, numbers.long()

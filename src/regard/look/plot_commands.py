@@ -1,13 +1,17 @@
 """What `regard plot ...` does at the prompt: a picture, written to --out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from rich.console import Console
 
 from regard.config import ConfigError
+from regard.look.claims import QUICK, ClaimsConfig, measure
 from regard.look.plot_attention import plot_alignment, plot_heads
+from regard.look.plot_claims import plot_claims, tables_of
 from regard.look.plot_context import last_vectors, plot_context
 from regard.look.plot_curves import plot_curves, read_runs
 from regard.look.plot_maps import Method, plot_map, project
@@ -188,3 +192,28 @@ def context(
     moves = word_in_context(embedder, word, sentences)
     save(plot_context(moves, last_vectors(embedder, moves)), out)
     say(console, f"{out}")
+
+
+def claims(out: Path, *, quick: bool = False, seed: int = 0, device: str = "auto", console: Console) -> None:
+    """Why the Transformer: measured here, drawn, and told in numbers."""
+    check_out(out)
+    config = replace(QUICK if quick else ClaimsConfig(), seed=seed)
+    with telling() as tell:
+        found = measure(config, device=device, tell=tell)
+    save(plot_claims(found), out)
+    for title, table in tables_of(found):
+        say(console, title)
+        console.print(table)
+        say(console, "")
+    say(console, f"{out}: measured on {found.machine}")
+
+
+@contextmanager
+def telling() -> Iterator[Callable[[str], None]]:
+    """A function for what is being done next: one line that changes on a terminal, lines elsewhere."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda line: say(console, line)
+        return
+    with console.status("") as status:
+        yield status.update

@@ -17,6 +17,7 @@ from regard.look.parts import Reading
 from regard.look.trace import Trace, trace
 from regard.look.words import Tokens
 from regard.tasks.encoders.filler import MASK, Filler
+from regard.tasks.encoders.tagger import Tagger
 from regard.tasks.language.generator import Generator
 from regard.tasks.pieces import number_tasks
 from regard.tasks.translator import Translator
@@ -38,13 +39,19 @@ class TracedText:
 
 
 def trace_reading(task: Reading, text: str, second: str | None = None, **asked: Any) -> TracedText:
-    """A text, or a pair, as a classifier, tagger, filler or embedder reads it. For a filler, [MASK] is the
-    mask. `asked` is what `trace` takes: what, layers, heads, places."""
+    """A text, or a pair, as a classifier, tagger, filler or embedder reads it: a tagger word by word. For a
+    filler, [MASK] is the mask. `asked` is what `trace` takes: what, layers, heads, places."""
     reader = task.reader
     filling = isinstance(task, Filler)
     if filling and second is None:
         text = text.replace(MASK, str(reader.tokenizer.specials.mask))
-    encoding = reader.tokenizer.encode(text, second, template="cls", specials_in_text=filling)
+    if isinstance(task, Tagger) and second is None:
+        words = task.words(text)
+        encoding = reader.tokenizer.encode_words(words, template="cls")
+        read = Tokens(encoding.tokens, encoding.words, words)
+    else:
+        encoding = reader.tokenizer.encode(text, second, template="cls", specials_in_text=filling)
+        read = Tokens.of(encoding, text, second)
     if len(encoding) > reader.longest:
         raise DataError(
             Origin("input", 1),
@@ -57,7 +64,7 @@ def trace_reading(task: Reading, text: str, second: str | None = None, **asked: 
     autocast = torch.autocast(reader.device.type, torch.bfloat16, enabled=reader.precision == "bfloat16")
     with reader._ready(), torch.no_grad(), autocast, trace(task, **asked) as seen:
         reader.model(packed.ids, packed.layout, segments)
-    return TracedText(seen, Tokens.of(encoding, text, second))
+    return TracedText(seen, read)
 
 
 def trace_translation(

@@ -206,8 +206,7 @@ class SelfAttention(_Heads):
         places, before = (None, None) if whole.level else (whole.lengths, mask.before)
         heads = attend_cached(
             queries,
-            cache.keys[:, : self.kv_heads, first : whole.longest + 1],
-            cache.values[:, : self.kv_heads, first : whole.longest + 1],
+            *cache.read(self.kv_heads, first),
             places - first if places is not None and first else places,
             before=before,
             bias=self.bias,
@@ -237,11 +236,17 @@ class SelfAttention(_Heads):
     def queries_keys_values(
         self, x: Stream, positions: Int[Tensor, "tokens"], longest: int
     ) -> tuple[Queries, Keys, Values]:
-        queries, keys, values = self.project(x).split([self.d_queries, self.d_keys, self.d_values], dim=-1)
-        queries, keys = self.split(queries, self.heads), self.split(keys, self.kv_heads)
+        projected = self.project(x)
+        if self.d_value == self.d_head:  # one cut for all three
+            counts = [self.heads, self.kv_heads, self.kv_heads]
+            queries, keys, values = projected.view(-1, sum(counts), self.d_head).split(counts, dim=1)
+        else:
+            queries, keys, values = projected.split([self.d_queries, self.d_keys, self.d_values], dim=-1)
+            queries, keys = self.split(queries, self.heads), self.split(keys, self.kv_heads)
+            values = self.split(values, self.kv_heads)
         if self.rotary is not None:
             queries, keys = self.rotary(queries, positions, longest), self.rotary(keys, positions, longest)
-        return queries, keys, self.split(values, self.kv_heads)
+        return queries, keys, values
 
     def position_bias(self, longest: int, device: torch.device) -> Float[Tensor, "heads query key"] | None:
         if self.bias is None:

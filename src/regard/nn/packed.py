@@ -23,8 +23,8 @@ Model = TypeVar("Model", bound=nn.Module)
 def with_products(
     model: Model, product: Callable[[Tensor, Tensor | None], nn.Module], shared: tuple[Tensor, ...] = ()
 ) -> Model:
-    """A copy in which `product(weight, bias)` takes the place of every linear layer and vocabulary head.
-    `shared` tensors are not copied."""
+    """A copy in which `product(weight, bias)` takes the place of every linear layer and vocabulary head, and
+    nothing the place of dropout. `shared` tensors are not copied."""
     # deepcopy takes what it finds here for copied: the weights of products never are.
     done: dict[int, Any] = {id(each): each for each in shared}
     done |= {
@@ -32,7 +32,11 @@ def with_products(
         for part in model.modules()
         if isinstance(part, nn.Linear | VocabularyHead)
     }
-    return copy.deepcopy(model, done)
+    done |= {id(part): nn.Identity() for part in model.modules() if isinstance(part, nn.Dropout)}
+    copied = copy.deepcopy(model, done)
+    for part in copied.modules():  # as plain attributes: a module looks long for its parts and weights
+        vars(part).update(part._modules | part._parameters)
+    return copied
 
 
 def pack(model: Model) -> Model:
@@ -58,8 +62,15 @@ class PackedLinear(nn.Module):
         self._packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), None)
 
     def forward(self, x: Float[Tensor, "*tokens inputs"]) -> Float[Tensor, "*tokens outputs"]:
-        if torch.is_grad_enabled() or x.dtype != torch.float32 or x.numel() <= self.in_features:
+        if torch.is_grad_enabled() or x.dtype != torch.float32:
             return F.linear(x, self.weight, self.bias)
+        if x.shape == (1, self.in_features):
+            found = (
+                torch.mv(self.weight, x[0])
+                if self.bias is None
+                else torch.addmv(self.bias, self.weight, x[0])
+            )
+            return found.unsqueeze(0)
         return torch.ops.mkldnn._linear_pointwise(x, self._packed, self.bias, "none", [], "")
 
     def train(self, mode: bool = True) -> "PackedLinear":

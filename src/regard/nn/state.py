@@ -82,11 +82,13 @@ class KeyValueCache:
         self._keys = like.new_zeros(*shape, d_head, dtype=dtype)
         self._values = like.new_zeros(*shape, d_value, dtype=dtype)
         self._spares: list[Tensor | None] = [None, None]
+        self._layers: list[tuple[Tensor, Tensor]] = []
         self._know(torch.zeros(rows, dtype=torch.int64, device="cpu"))
         self.lengths = self._host_lengths.to(like.device)
 
     def _know(self, lengths: Int[Tensor, "rows"]) -> None:
         """On the host; as plain numbers too, since every layer asks."""
+        self._placed: tuple[Layout, Tensor, Tensor] | None = None
         self._host_lengths = lengths
         self.rows = len(lengths)
         self.longest = int(lengths.max()) if self.rows else 0
@@ -106,7 +108,22 @@ class KeyValueCache:
         return self._values[:, : self.rows]
 
     def layer(self, index: int) -> "SelfCache":
-        return SelfCache(self, index)
+        """As it is until room is made or rows are selected."""
+        if torch.is_grad_enabled():  # views made without gradients may not be written to with them
+            return SelfCache(self, *self._cut(index))
+        if not self._layers:  # once, and not at every step
+            self._layers = [self._cut(index) for index in range(len(self._keys))]
+        return SelfCache(self, *self._layers[index])
+
+    def _cut(self, index: int) -> tuple[Tensor, Tensor]:
+        return self._keys[index, : self.rows], self._values[index, : self.rows]
+
+    def places(self, layout: Layout) -> tuple[Int[Tensor, "tokens"], Int[Tensor, "tokens"]]:
+        """The row of each new token, and its place there; worked out for the first layer that asks."""
+        if self._placed is None or self._placed[0] is not layout:
+            owners = layout.owners
+            self._placed = (layout, owners, layout.positions + self.lengths[owners])
+        return self._placed[1:]
 
     def advance(self, lengths: Int[Tensor, "rows"] | int = 1) -> None:
         """Every layer has written its new tokens: count them in."""
@@ -119,6 +136,7 @@ class KeyValueCache:
         if (needed := self.longest + tokens) > capacity:
             self._keys = _grown(self._keys, 3, max(needed, 2 * capacity))
             self._values = _grown(self._values, 3, max(needed, 2 * capacity))
+            self._layers = []
 
     def select(self, rows: Rows) -> None:
         rows = check_rows(rows, self.rows)
@@ -131,6 +149,7 @@ class KeyValueCache:
         self._spares = [self._keys, self._values]
         self._keys = _selected(self._keys, keys, chosen, self.longest)
         self._values = _selected(self._values, values, chosen, self.longest)
+        self._layers = []
 
 
 def _selected(buffer: Tensor, spare: Tensor | None, rows: Tensor, longest: int) -> Tensor:
@@ -158,15 +177,16 @@ class SelfCache:
     """One layer of a `KeyValueCache`."""
 
     whole: KeyValueCache
-    index: int
+    keys: Float[Tensor, "rows kv_heads capacity d_head"]
+    values: Float[Tensor, "rows kv_heads capacity d_value"]
 
-    @property
-    def keys(self) -> Float[Tensor, "rows kv_heads capacity d_head"]:
-        return self.whole._keys[self.index, : self.whole.rows]
-
-    @property
-    def values(self) -> Float[Tensor, "rows kv_heads capacity d_value"]:
-        return self.whole._values[self.index, : self.whole.rows]
+    def read(
+        self, heads: int, first: int
+    ) -> tuple[Float[Tensor, "rows heads key d_head"], Float[Tensor, "rows heads key d_value"]]:
+        """What the first `heads` hold from place `first` up to the token that was appended last."""
+        count = self.whole.longest + 1 - first
+        keys, values = self.keys.narrow(2, first, count), self.values.narrow(2, first, count)
+        return (keys, values) if heads == keys.shape[1] else (keys[:, :heads], values[:, :heads])
 
     def write(
         self,
@@ -175,8 +195,7 @@ class SelfCache:
         layout: Layout,
     ) -> None:
         """Sequence r of the layout goes to row r, behind what the row holds."""
-        owners = layout.owners
-        places = layout.positions + self.whole.lengths[owners]
+        owners, places = self.whole.places(layout)
         self.keys[owners, :, places] = keys.to(self.keys.dtype)
         self.values[owners, :, places] = values.to(self.values.dtype)
 
@@ -185,8 +204,8 @@ class SelfCache:
     ) -> None:
         """One token to each row."""
         if self.whole.level:  # a plain copy: writing by index costs several times as much
-            self.keys[:, :, self.whole.longest] = keys
-            self.values[:, :, self.whole.longest] = values
+            self.keys.select(2, self.whole.longest).copy_(keys)
+            self.values.select(2, self.whole.longest).copy_(values)
             return
         rows = torch.arange(self.whole.rows, device=keys.device)
         self.keys[rows, :, self.whole.lengths] = keys.to(self.keys.dtype)

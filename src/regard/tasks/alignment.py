@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -124,8 +125,7 @@ def target_spans(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, list[Sp
     text = tokenizer.decode(ids)
     prefixes = tokenizer.decode_batch([ids[: i + 1] for i in range(len(ids))])
     ends = [_agreement(text, prefix) for prefix in prefixes]
-    starts = [0, *ends[:-1]]
-    return text, [(start, max(start, end)) for start, end in zip(starts, ends, strict=True)]
+    return text, [(start, max(start, end)) for start, end in pairwise([0, *ends])]
 
 
 def _agreement(text: str, prefix: str) -> int:

@@ -103,15 +103,14 @@ class Embedder:
         cut, with a warning, only the words that are read."""
         if too_long == "windows":
             raise ValueError("too_long='windows' would give words several vectors: choose cut or error")
-        chosen = range(self.layers + 1) if layers is None else [self._layer(layer) for layer in layers]
+        wanted = range(self.layers + 1) if layers is None else layers
+        chosen = [number for layer in wanted if (number := self._layer(layer)) is not None]
         if not chosen:
             raise ValueError("layers is empty: name some, or leave it out for all of them")
         tokenizer, found = self.reader.tokenizer, []
         pieces = self.reader.pieces(texts, None, too_long)
         self.reader.warn_of_cuts(pieces)
-        states = [
-            self.reader.read(pieces, lambda states, _: states, rows="tokens", layer=layer) for layer in chosen
-        ]
+        states = self.reader.read(pieces, lambda states, _: states, rows="tokens", layer=chosen)
         for number, text in enumerate(texts):
             encoding = tokenizer.encode(text, template="cls")
             read = range(len(encoding)) if pieces[number].whole else cut(encoding, self.reader.longest)
@@ -123,14 +122,9 @@ class Embedder:
                     offsets = [encoding.offsets[place] for place in own]
                     spans.append((min(start for start, _ in offsets), max(end for _, end in offsets)))
                     places.append([row_of[place] for place in own])
-            vectors = np.stack(
-                [
-                    np.stack([layer[number][own].mean(axis=0) for own in places])
-                    if places
-                    else np.empty((0, layer[number].shape[1]), np.float32)
-                    for layer in states
-                ]
-            )
+            tokens = states[number].swapaxes(0, 1)  # [layers, tokens, d_model]
+            none = np.empty((len(chosen), 0, tokens.shape[2]), np.float32)
+            vectors = np.stack([tokens[:, own].mean(axis=1) for own in places], axis=1) if places else none
             found.append(WordVectors(text, tuple(spans), vectors))
         return found
 

@@ -146,12 +146,12 @@ class Reader:
         work: Callable[[Tensor, Packed], Tensor],
         *,
         rows: Literal["sequences", "tokens"] = "sequences",
-        layer: int | None = None,
+        layer: int | Sequence[int] | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> list[np.ndarray]:
         """`work(states, packed)` on all pieces: what it gives for each, in their order; one row for a piece,
         or one for each of its tokens. `layer` is the one whose states are meant, 0 the embedding; the last,
-        unless given."""
+        unless given. Of several, the states are [tokens, layers, d_model]."""
         found: list[np.ndarray | None] = [None] * len(pieces)
         with self._ready():
             for batch in self._fitting(pieces, work, found, rows, layer):
@@ -165,7 +165,7 @@ class Reader:
         work: Callable[[Tensor, Packed], Tensor],
         found: list[np.ndarray | None],
         rows: Literal["sequences", "tokens"],
-        layer: int | None,
+        layer: int | Sequence[int] | None,
     ) -> Iterator[Batch]:
         """Batches, done; smaller ones where the device's memory does not do."""
         budget = BUDGET[self.device.type]
@@ -202,7 +202,9 @@ class Reader:
         with _threads(threads // workers), ThreadPoolExecutor(workers) as pool:
             yield from zip(every, pool.map(work, every), strict=True)
 
-    def _work(self, batch: Batch, work: Callable[[Tensor, Packed], Tensor], layer: int | None) -> np.ndarray:
+    def _work(
+        self, batch: Batch, work: Callable[[Tensor, Packed], Tensor], layer: int | Sequence[int] | None
+    ) -> np.ndarray:
         device = self.device
         packed = batch.packed.to(device)
         segments = None if batch.segments is None else batch.segments.to(device)
@@ -211,7 +213,11 @@ class Reader:
             if layer is None:
                 states = self.model.states(packed.ids, packed.layout, segments)
             else:
-                states = self.model.layers(packed.ids, packed.layout, segments)[layer]
+                every = self.model.layers(packed.ids, packed.layout, segments)
+                if isinstance(layer, int):
+                    states = every[layer]
+                else:
+                    states = torch.stack([every[each] for each in layer], dim=1)
             return work(states, packed).float().cpu().numpy()
 
     @contextmanager

@@ -303,7 +303,7 @@ class Generator:
     def _decode_within(self, batch: list[Prompt], wish: Wish) -> list[list[Row]]:
         """All at once or, where the device's memory does not do, in halves."""
         try:
-            return write(self._writing(len(batch), wish), self.tokenizer, batch, wish)
+            return write(self._writing(), self.tokenizer, batch, wish)
         except torch.OutOfMemoryError:
             if len(batch) == 1:
                 raise
@@ -315,7 +315,7 @@ class Generator:
         writer = Writer(self._text, prompt.ids, wish.stop)
         with self._evaluating():
             with self._autocast():
-                coming = take_steps(self._writing(1, wish), [prompt], wish)
+                coming = take_steps(self._writing(), [prompt], wish)
             while True:
                 with self._autocast():  # not while the caller has its turn
                     step = next(coming)
@@ -358,18 +358,24 @@ class Generator:
     @property
     def _captures(self) -> bool:
         body = self.model.body
-        if self.device.type != "cuda" or not isinstance(body, Stack):
+        if self.device.type != "cuda" or not isinstance(body, Stack) or self._heard:
             return False
         return len({layer.attention.kv_heads for layer in body.each}) == 1  # none pruned, or alike
 
-    def _writing(self, prompts: int, wish: Wish) -> Steps:
-        """What takes the steps: the model itself, or whatever takes the same ones faster."""
+    def _writing(self) -> Steps:
+        """What takes the steps: the model itself, or whatever takes the same ones faster. A model that somebody
+        listens to, or changes on the way (hooks), takes them itself."""
         if self._captures:
             return self._captured
+        if self._heard:
+            return self.model
         if self.precision == "int8":
             return self._quantized
-        many = prompts * (wish.decoding.beam if wish.decoding.method == "beam" else wish.decoding.n_best) > 1
-        return self._packed if many and self._packs else self.model
+        return self._packed if self._packs else self.model
+
+    @property
+    def _heard(self) -> bool:
+        return any(part._forward_hooks or part._forward_pre_hooks for part in self.model.modules())
 
     @property
     def _packs(self) -> bool:

@@ -1,0 +1,99 @@
+"""The explorer's page: one HTML file with its style and script inside, and with answers, if it is saved.
+
+    page(None)               asks the server that gave it
+    page(recorded(...))      carries its answers, and opens from a disk
+
+A saved page asks the same questions as a live one; it finds the answers in a table inside, compressed. Its
+own policy lets it run this one script and reach nothing but, when it is served, its server.
+"""
+
+import base64
+import gzip
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from regard.look.explorer.asking import Answer, Asked, Explorer, Numbers, spelled
+from regard.look.explorer.questions import script
+
+SCRIPTS = ("core.js", "draw.js", "plots.js", "text.js")
+VIEWS = (
+    "translate", "fill", "continue", "label", "heads", "neuron", "layers", "positions", "context", "tour",
+)  # fmt: skip
+"""In the order of their tabs."""
+
+Recorded = Mapping[str, Answer]
+"""Answers by their questions, as the page spells these."""
+
+
+def page(recorded: Recorded | None) -> str:
+    folder = files("regard.look") / "page"
+    names = [*SCRIPTS, *(f"views/{view}.js" for view in VIEWS), "start.js"]
+    code = "\n".join(["'use strict';", *(folder.joinpath(name).read_text("utf-8") for name in names)])
+    style = folder.joinpath("style.css").read_text("utf-8")
+    reach = "'self'" if recorded is None else "'none'"
+    policy = (
+        f"default-src 'none'; script-src '{_hash(code)}'; style-src '{_hash(style)}'; img-src data:; "
+        f"connect-src {reach}; base-uri 'none'; form-action 'none'"
+    )
+    parts = {
+        "policy": policy,
+        "style": style,
+        "data": "" if recorded is None else packed(recorded),
+        "script": code,
+    }
+    html = folder.joinpath("index.html").read_text("utf-8")
+    for name, part in parts.items():
+        before, after = html.split(f"{{{{{name}}}}}")
+        html = before + part + after
+    return html
+
+
+def packed(recorded: Recorded) -> str:
+    text = json.dumps(recorded, ensure_ascii=False, separators=(",", ":"))
+    return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
+
+
+def key(question: str, given: Mapping[str, Any]) -> str:
+    """As the page spells it: arguments in the order of their names, without those that are null."""
+    own = {name: given[name] for name in sorted(given) if given[name] is not None}
+    return f"{question} {json.dumps(own, ensure_ascii=False, separators=(',', ':'))}"
+
+
+def record(
+    explorer: Explorer,
+    texts: Sequence[tuple[str, str | None, str | None]],
+    progress: Callable[[int], None] | None = None,
+) -> dict[str, Answer]:
+    """The answers to all that the page may ask about these texts: (text, second, to)."""
+    asked: list[Asked] = [("about", {})]
+    for text, second, to in texts:
+        asked += script(explorer, text, second, to)
+    found: dict[str, Answer] = {}
+    for question, given in asked:
+        found[key(question, given)] = _shorter(explorer.ask(question, given))
+        if progress is not None:
+            progress(1)
+    found["texts"] = {"texts": [{"text": text, "second": second, "to": to} for text, second, to in texts]}
+    return found
+
+
+def _shorter(answer: Any) -> Any:
+    """With numbers of 32 bits in 16: a picture does not show the difference, and a file is half as long."""
+    match answer:
+        case Numbers() if answer.startswith("f4:"):
+            numbers = np.frombuffer(base64.b64decode(answer[3:]), "<f4")
+            return spelled(numbers.clip(-65504, 65504).astype("<f2"))
+        case dict():
+            return {name: _shorter(each) for name, each in answer.items()}
+        case list():
+            return [_shorter(each) for each in answer]
+    return answer
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -1,0 +1,132 @@
+"""The explorer in a real browser: Debian's Chromium, offline but for the page's own server.
+
+A page that logs an error, or asks any other host for anything, fails its test. Without a browser these tests
+are skipped. PICTURES=docs/pictures keeps what `picture` takes.
+"""
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from regard.look.explorer.asking import Explorer, Task
+from regard.look.server import Server
+
+sync_api = pytest.importorskip("playwright.sync_api")
+
+CHROMIUM = next(
+    (found for name in ("chromium", "google-chrome", "chrome") if (found := shutil.which(name))), None
+)
+WIDE, NARROW = 1280, 390
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents and CHROMIUM is None:
+            item.add_marker(pytest.mark.skip(reason="no Chromium on this machine: apt install chromium"))
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator["sync_api.Browser"]:
+    with sync_api.sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="session")
+def served() -> Iterator[Callable[..., str]]:
+    """The address of an explorer of a model, under a name: served(model, "name", "first text"). Each model is
+    served once."""
+    running: dict[int, Server] = {}
+
+    def serve(task: Task, name: str, example: str = "") -> str:
+        if id(task) not in running:
+            server = Server(Explorer(task, name, example))
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            running[id(task)] = server
+        return running[id(task)].address
+
+    yield serve
+    for server in running.values():
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def opened(browser: "sync_api.Browser") -> Iterator[Callable[..., "sync_api.Page"]]:
+    """Open an address at a view: opened(address, "heads", width=390). Whatever is wrong fails the test at its
+    end: an error on the console, a question that broke, a request to anywhere else, a page wider than the
+    screen."""
+    wrong: list[str] = []
+    pages: list[sync_api.Page] = []
+
+    def listen(page: "sync_api.Page", address: str) -> None:
+        page.on("pageerror", lambda error: wrong.append(f"page error: {error}"))
+        page.on(
+            "console",
+            lambda said: wrong.append(f"console: {said.text}") if said.type in ("error", "warning") else None,
+        )
+
+        def only_own(route: "sync_api.Route") -> None:
+            if route.request.url.startswith((address, "data:")):
+                route.continue_()
+            else:
+                wrong.append(f"a request to {route.request.url}")
+                route.abort()
+
+        page.route("**/*", only_own)
+
+    def open_page(
+        address: str, view: str | None = None, *, width: int = WIDE, dark: bool = False
+    ) -> "sync_api.Page":
+        page = browser.new_page(
+            viewport={"width": width, "height": 900},
+            color_scheme="dark" if dark else "light",
+            reduced_motion="reduce",
+        )
+        listen(page, address)
+        pages.append(page)
+        page.goto(address)
+        page.wait_for_selector("#tabs button")
+        if view is not None:
+            page.click(f"#tab-{view}")
+        return page
+
+    yield open_page
+    for page in pages:
+        wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        if wide > 0:
+            wrong.append(f"the page is {wide} pixels wider than the screen")
+        page.close()
+    assert wrong == []
+
+
+def until(page: "sync_api.Page", expression: str, seconds: float = 20) -> None:
+    """Wait until this is true on the page. (Playwright's own way needs `eval`, which the page's policy
+    forbids.)"""
+    ends = time.monotonic() + seconds
+    while not page.evaluate(expression):
+        assert time.monotonic() < ends, f"not so within {seconds} s: {expression}"
+        page.wait_for_timeout(20)
+
+
+@pytest.fixture(scope="session")
+def picture() -> Callable[..., None]:
+    """Keeps a screenshot: picture(page, "heads"). Its name says the width, unless that is the usual one."""
+    folder = os.environ.get("PICTURES")
+
+    def take(page: "sync_api.Page", name: str) -> None:
+        width = page.viewport_size["width"]
+        image = page.screenshot(full_page=True)
+        assert image.startswith(b"\x89PNG")
+        if folder:
+            suffix = "" if width == WIDE else f"-{width}"
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            (Path(folder) / f"look-{name}{suffix}.png").write_bytes(image)
+
+    return take
