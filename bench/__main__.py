@@ -2,13 +2,14 @@
 
 import sys
 
-from bench import embedding, encoder, generation, looking
+from bench import embedding, encoder, generation, looking, training
 
 BENCHMARKS = {
     "encoder": encoder.main,
     "embedding": embedding.main,
     "generation": generation.main,
     "looking": looking.main,
+    "training": training.main,
 }
 
 

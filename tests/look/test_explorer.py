@@ -5,9 +5,12 @@ import gzip
 import hashlib
 import http.client
 import json
+import math
 import re
+import sys
 import threading
 from collections.abc import Iterator
+from queue import Queue
 
 import numpy as np
 import pytest
@@ -97,6 +100,8 @@ def test_what_is_asked_twice_is_read_once(explorer, monkeypatch):
         ("read", {"text": "  "}, "there is no text"),
         ("read", {"text": "a" * (CHARACTERS + 1)}, "characters"),
         ("read", {"text": "garden " * 2100}, "tokens: at most"),
+        ("read", {"text": TEXT, "second": "garden " * 2100}, "the second text has"),
+        ("read", {"text": "garden \ud800"}, "half of a character, at 8"),
         (
             "head",
             {"text": TEXT, "place": "elsewhere", "layer": 0, "head": 0},
@@ -167,6 +172,21 @@ def test_a_page_reaches_nothing_outside(explorer, saved):
         assert forbidden not in code.replace("http://www.w3.org/2000/svg", "")  # a name, not an address
 
 
+def test_a_text_that_looks_like_numbers_is_kept_as_it_is(explorer):
+    own = Explorer(
+        explorer.task, questions={**explorer.questions, "about": lambda explorer: {"name": "f4:AAAA"}}
+    )
+    assert record(own, [(TEXT, None, None)])["about {}"] == {"name": "f4:AAAA"}
+
+
+def test_a_saved_page_says_what_was_refused(explorer):
+    text = "garden " * 30  # more than it was trained on, but it can be read
+    with pytest.raises(Refused) as refused:
+        explorer.ask("translate", {"text": text})
+    found = record(explorer, [(text, None, None)])
+    assert found[key("translate", {"text": text})] == {"refused": str(refused.value)}
+
+
 def test_keys_are_spelled_as_the_page_spells_them():
     given = {"text": 'a "b"\n\u00e9\u4e16', "second": None, "head": 3, "names": ["x", "y"]}
     assert key("head", given) == 'head {"head":3,"names":["x","y"],"text":"a \\"b\\"\\n\u00e9\u4e16"}'
@@ -226,11 +246,14 @@ def test_a_question_is_answered(server, explorer):
         (415, "POST", "/ask/about", b"{}", {"Content_Type": "text/plain"}),
         (400, "POST", "/ask/about", b"[]", {}),
         (400, "POST", "/ask/about", b"{", {}),
+        (400, "POST", "/ask/go_on", b'{"text": "a", "temperature": NaN}', {}),
         (400, "POST", "/ask/about", b"[" * 100_000, {}),
         (400, "POST", "/ask/nothing", b"{}", {}),
         (400, "POST", "/ask/read", json.dumps({"text": "x" * (CHARACTERS + 1)}).encode(), {}),
         (413, "POST", "/ask/read", b" " * (LARGEST + 1), {}),
+        (413, "POST", "/ask/about", b"", {"Content_Length": "9" * 5000}),
         (411, "POST", "/ask/about", b"", {"Content_Length": "many"}),
+        (411, "POST", "/ask/about", b"{}", {"Transfer_Encoding": "chunked"}),
     ],
 )
 def test_what_is_no_question_of_the_page_is_refused(server, status, method, path, body, headers):
@@ -243,13 +266,21 @@ def test_what_is_no_question_of_the_page_is_refused(server, status, method, path
     assert told["refused"]
 
 
-def test_an_error_of_ours_is_told_and_raised(explorer, monkeypatch):
+def test_an_error_of_ours_is_told_and_raised(explorer, server, monkeypatch):
     def broken(explorer: Explorer) -> dict:
         raise KeyError("a defect")
 
-    own = Explorer(explorer.task, questions={"broken": broken})
-    with pytest.raises(KeyError):
-        own.ask("broken", {})
+    raised: Queue[BaseException | None] = Queue()
+    monkeypatch.setattr(server, "handle_error", lambda *_: raised.put(sys.exception()))
+    monkeypatch.setattr(
+        server,
+        "explorer",
+        Explorer(explorer.task, questions={"broken": broken, "endless": lambda explorer: {"n": math.inf}}),
+    )
+    assert send(server, "POST", "/ask/broken", b"{}") == (500, {"refused": "KeyError: 'a defect'"})
+    status, told = send(server, "POST", "/ask/endless", b"{}")
+    assert (status, told["refused"].split(":")[0]) == (500, "ValueError")
+    assert [type(raised.get(timeout=20)) for _ in range(2)] == [KeyError, ValueError]
 
 
 def test_models_are_left_as_they_were(explorer):

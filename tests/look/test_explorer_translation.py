@@ -214,8 +214,9 @@ def test_a_saved_page_has_one_other_way_at_each_word(copies):
     assert len(saved) == 1 + 4 + 4 * 5
 
 
-def test_a_saved_page_does_without_what_is_too_long(copies):
-    assert [*asked(copies, "harbour " * 40, None, None)] == []
+def test_a_saved_page_asks_no_further_where_a_text_is_too_long(copies):
+    text = "harbour " * 40
+    assert [*asked(copies, text, None, None)] == [("translate", {"text": text, "to": None})]
 
 
 def test_words_lose_nothing_of_a_text():

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.look.explorer.asking import Answer, Asked, Explorer, Numbers, spelled
+from regard.look.explorer.asking import Answer, Asked, Explorer, Numbers, Refused, spelled
 from regard.look.explorer.questions import script
 
 SCRIPTS = ("core.js", "draw.js", "plots.js", "text.js")
@@ -75,7 +75,11 @@ def record(
         asked += script(explorer, text, second, to)
     found: dict[str, Answer] = {}
     for question, given in asked:
-        found[key(question, given)] = _shorter(explorer.ask(question, given))
+        try:
+            answer = _shorter(explorer.ask(question, given))
+        except Refused as error:  # the page says it where it would say it live
+            answer = {"refused": str(error)}
+        found[key(question, given)] = answer
         if progress is not None:
             progress(1)
     found["texts"] = {"texts": [{"text": text, "second": second, "to": to} for text, second, to in texts]}

@@ -9,7 +9,7 @@ import json
 import sys
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, NoReturn
 
 from regard.look.explorer.asking import Explorer, Refused
 from regard.look.page import page
@@ -17,6 +17,10 @@ from regard.look.page import page
 HOST = "127.0.0.1"
 LARGEST = 256 * 1024
 """Bytes of a question."""
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 class Server(ThreadingHTTPServer):
@@ -73,7 +77,7 @@ class Handler(BaseHTTPRequestHandler):
             self._refuse(HTTPStatus.NOT_FOUND, "questions go to /ask/NAME")
             return
         try:
-            given = json.loads(body)
+            given = json.loads(body, parse_constant=_no_number)
         except (ValueError, RecursionError):
             given = None
         if not isinstance(given, dict):

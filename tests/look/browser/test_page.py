@@ -1,5 +1,8 @@
 """The page as a whole: saved to a file, long inputs, refusals, and what looks like markup."""
 
+import json
+from urllib.parse import quote
+
 import pytest
 import torch
 
@@ -57,13 +60,13 @@ def test_a_thousand_tokens_are_drawn_layer_by_layer(opened, served):
     while len(model.tokenizer.encode(" ".join(words))) > 1000:
         words.pop()
     page.wait_for_selector("#readout h3")
+    seen = Explorer(model).traced(" ".join(words)).trace  # before the server looks at the same model
     page.fill("#text", " ".join(words))
     page.click("#go")
-    seen = Explorer(model).traced(" ".join(words)).trace
     for layer in (0, 5, 11):
         page.locator("#layer").fill(str(layer + 1))
-        until(page, f"document.querySelector('.stage')?.dataset.drawn === 'decoder {layer} 0'")
-        until(page, "document.querySelector('#said').textContent === ''")
+        until(page, f"document.querySelector('.stage')?.dataset.drawn === 'decoder {layer} 0'", seconds=60)
+        until(page, "document.querySelector('#said').textContent === ''", seconds=60)
         page.locator(".stage").focus()
         page.keyboard.press("PageDown")
         query = page.evaluate("state.query")
@@ -87,6 +90,64 @@ def test_what_is_refused_is_said_on_the_page(browser, served):
     page.click("#go")
     until(page, "document.querySelector('#said').textContent === ''")
     page.close()
+
+
+def test_an_answer_that_comes_late_is_not_drawn_over_a_newer_one(opened, served):
+    """The first text's answers are held back until those of the second are drawn."""
+    page = opened(served(minilm(), "MiniLM"))
+    page.wait_for_selector("#readout h3")
+    page.evaluate(
+        "const first = fromServer; const held = new Promise(done => { window.release = done; });"
+        "fromServer = async (question, given) => { const found = await first(question, given);"
+        " if (given.text === 'early') { await held; window.late = true; } return found; }; 0"
+    )
+    page.click("#tab-neuron")
+    for text in ("early", "a later one"):
+        page.fill("#text", text)
+        page.press("#text", "Enter")
+    until(page, "document.querySelector('#queries')?.textContent.includes('later')")
+    page.evaluate("release()")
+    until(page, "window.late === true")
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert "later" in page.inner_text("#queries")
+    assert page.inner_text("#said") == ""
+
+
+def test_the_focus_outlasts_a_redraw(opened, served):
+    page = opened(served(language_model(2, 2, 32, 64), "small", "garden bridge"), "continue")
+    page.wait_for_selector("#candidates button")
+    page.focus("#go-on")
+    page.keyboard.press("Enter")
+    until(page, "going.ids.length > 0")
+    assert page.evaluate("document.activeElement.id") == "go-on"
+    before = page.evaluate("going.ids.length")
+    page.focus("#candidates button")
+    page.keyboard.press("Enter")
+    until(page, f"going.ids.length === {before + 1}")
+    assert page.evaluate("document.activeElement.closest('#candidates') !== null")
+    page.fill("#text", "garden bridge window")
+    page.evaluate("window.old = document.querySelector('#text'); 0")
+    page.set_viewport_size({"width": 700, "height": 900})
+    until(page, "!window.old.isConnected")
+    assert page.evaluate("document.activeElement.id") == "text"
+    assert page.input_value("#text") == "garden bridge window"
+
+
+def test_an_odd_address_does_no_harm_and_another_is_followed(opened, served):
+    address = served(minilm(), "MiniLM")
+
+    def remembering(**kept: object) -> str:
+        return f"{address}#{quote(json.dumps(kept))}"
+
+    odd = {"place": "constructor", "layer": 0.5, "head": -3.5, "second": {"a": 1}, "to": 5, "mode": "x"}
+    page = opened(address)
+    page.goto(remembering(view="heads", **odd))
+    page.reload()
+    page.wait_for_selector("#readout h3")
+    assert page.get_attribute(".stage", "data-drawn") == "encoder 0 0"
+    page.goto(remembering(view="neuron", text="Another text."))
+    page.wait_for_selector("#queries button")
+    assert page.input_value("#text") == "Another text."
 
 
 MARKUP = "<script>window.broken = 1</script><img src=x onerror='window.broken = 1'>"

@@ -298,11 +298,11 @@ def asked(explorer: Explorer, text: str, second: str | None, to: str | None) -> 
     if not isinstance(explorer.task, Translator):
         return
     given = {"text": text, "to": to}
+    yield "translate", given
     try:
         found = explorer.ask("translate", given)
     except Refused:  # too long to be translated at once, though it can be read
         return
-    yield "translate", given
     for word in range(len(found["target"]["words"])):
         yield "alternatives", {**given, "word": word}
         for other in explorer.ask("alternatives", {**given, "word": word})["others"]:

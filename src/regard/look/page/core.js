@@ -79,8 +79,9 @@ function ask(question, given = {}) {
 }
 
 async function fromPage(key) {
-  if (Object.hasOwn(recorded, key)) return recorded[key];
-  throw new Refused('This page was saved with the answers for its own texts. For others, start: regard look MODEL');
+  const answer = Object.hasOwn(recorded, key) ? recorded[key] : null;
+  if (answer && !answer.refused) return answer;
+  throw new Refused(answer ? answer.refused : 'This page was saved with the answers for its own texts. For others, start: regard look MODEL');
 }
 
 async function fromServer(question, given) {

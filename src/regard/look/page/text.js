@@ -5,8 +5,8 @@ const given = () => ({ text: state.text, second: state.second || null, to: state
 /** The form above a view, and what `draw` makes of the text below it. */
 function withText(root, draw) {
   const below = el('div', {});
-  const text = el('textarea', { id: 'text', rows: 2, value: state.draft ?? state.text, spellcheck: 'false', maxlength: about.characters });
-  const second = el('textarea', { id: 'second', rows: 1, value: state.second || '', spellcheck: 'false', maxlength: about.characters });
+  const text = el('textarea', { id: 'text', dir: 'auto', rows: 2, value: state.draft ?? state.text, spellcheck: 'false', maxlength: about.characters });
+  const second = el('textarea', { id: 'second', dir: 'auto', rows: 1, value: state.second || '', spellcheck: 'false', maxlength: about.characters });
   const labels = {
     translator: ['Text', 'Translation (empty: the model’s own)'],
     'language model': ['Text', null], embedder: ['Text', null], tagger: ['Text', null], 'masked language model': ['Text; [MASK] hides a word', 'Second text, if any'],
@@ -39,12 +39,14 @@ function withText(root, draw) {
   async function show() {
     remember();
     const own = latest = el('div', {}); // what is drawn too late is drawn into one that is gone
-    await trying(async () => {
+    const wanted = () => root.isConnected && own === latest;
+    const read = await trying(async () => {
       const found = await ask('read', given());
-      if (!root.isConnected || own !== latest) return;
+      if (!wanted()) return;
       put(below, own);
       await draw(own, found);
-    }, 'Reading …', () => root.isConnected && own === latest);
+    }, 'Reading …', wanted);
+    if (!read && wanted()) put(below); // what is refused has nothing to show
   }
   show();
 }

@@ -17,7 +17,7 @@ async function drawContext(root) {
     if (!root.isConnected) return;
     const below = el('div', {});
     const word = el('input', { type: 'text', id: 'context-word', size: 16, spellcheck: 'false', autocomplete: 'off' });
-    const sentences = el('textarea', { id: 'context-sentences', rows: 4, spellcheck: 'false', maxlength: about.characters });
+    const sentences = el('textarea', { id: 'context-sentences', dir: 'auto', rows: 4, spellcheck: 'false', maxlength: about.characters });
     const choose = (example) => {
       Object.assign(CONTEXT, { word: example.word, sentences: example.sentences.join('\n') });
       word.value = CONTEXT.word;

@@ -54,7 +54,7 @@ const filling = { of: null, text: '', before: [] }; // the text of the page, wha
 
 function drawFill(root) {
   if (filling.of !== state.text) Object.assign(filling, { of: state.text, text: state.text, before: [] });
-  const text = el('textarea', { id: 'text', rows: 2, value: state.draft ?? filling.text, spellcheck: 'false', maxlength: about.characters, readonly: recorded !== null });
+  const text = el('textarea', { id: 'text', dir: 'auto', rows: 2, value: state.draft ?? filling.text, spellcheck: 'false', maxlength: about.characters, readonly: recorded !== null });
   const below = el('div', {});
   const saved = recorded ? recorded.texts.texts : [];
   text.addEventListener('input', () => { state.draft = text.value; });

@@ -64,10 +64,10 @@ function drawComparison(root, found, answer) {
   const head = (text, name) => el('th', { class: name }, text);
   put(root,
     el('h3', {}, 'Query token'),
-    el('div', { class: 'tokens', id: 'queries' }, rows.tokens.map((token, i) => el('button', {
+    shareArrows(el('div', { class: 'tokens', id: 'queries' }, rows.tokens.map((token, i) => el('button', {
       type: 'button', class: rows.owners[i] < 0 ? 'token special' : 'token', 'aria-pressed': String(i === state.query),
       on: { click: () => { state.query = i; drawComparison(root, found, answer); root.querySelectorAll('#queries button')[i].focus(); } },
-    }, shown(token)))),
+    }, shown(token)))), state.query),
     el('p', { class: 'equation' }, additive
       ? 'score = v · tanh(q + k)      weight = softmax(score)'
       : `score = q · k × ${fixed(answer.scale, 4)}${answer.bias ? ' + bias' : ''}      weight = softmax(score)`),

@@ -49,14 +49,14 @@ async function drawTour(root) {
     if (event.key === 'ArrowRight') go(tourState.step + 1);
     if (event.key === 'ArrowLeft') go(tourState.step - 1);
   };
-  put(root, el('div', { class: 'tour' }, el('nav', { 'aria-label': 'Steps' }, list), el('div', {}, body, el('div', { class: 'row steps' }, back, next))));
   go(tourState.step);
+  put(root, el('div', { class: 'tour' }, el('nav', { 'aria-label': 'Steps' }, list), el('div', {}, body, el('div', { class: 'row steps' }, back, next))));
 }
 
 const TOUR_SHOWS = {
   tokens: (each, pick) => el('div', { class: 'tokens' }, each.tokens.map((token, i) => el('button', {
     type: 'button', class: each.owners[i] < 0 ? 'token special' : 'token', 'aria-pressed': String(i === each.chosen),
-    disabled: recorded !== null, on: { click: () => pick(i) },
+    id: `tour-token-${i}`, disabled: recorded !== null, on: { click: () => pick(i) },
   }, shown(token), el('small', { class: 'faint' }, ` ${each.ids[i]}`)))),
 
   vector: (each) => {

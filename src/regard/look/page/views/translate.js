@@ -25,7 +25,7 @@ function drawTranslate(root) {
   const below = el('div', { id: 'translated' });
   const saved = recorded ? recorded.texts.texts : [];
   const text = el('textarea', {
-    id: 'text', rows: 2, value: state.draft ?? state.text, spellcheck: 'false', maxlength: about.characters, readonly: saved.length === 1,
+    id: 'text', dir: 'auto', rows: 2, value: state.draft ?? state.text, spellcheck: 'false', maxlength: about.characters, readonly: saved.length === 1,
   });
   let waiting = 0;
   const take = () => {

@@ -1,0 +1,309 @@
+"""Training on one NVIDIA GPU in bfloat16, against transformers (sdpa, compiled) on the same work, in turns.
+
+    BERT-base      masked tokens, 15 %: lengths 128, 512, and up to 512 (log-normal, mean 160)
+    GPT-2          next tokens, length 1024
+    Transformer    translation, base size, a vocabulary of 32,000, mean length 27: target tokens
+
+Random tokens, real sizes. Ours is the engine as `regard train` runs it: compiled layers and loss, the step
+captured, AdamW, averages, clipping. Theirs: AdamW (fused), clipping, one compiled model, padded batches. Only
+real tokens count. The share of the chip is useful arithmetic by its measured speed for large matrices: 6 x
+parameters of the body x tokens + the head on predicted tokens + attention.
+"""
+
+import gc
+import os
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table as Grid
+from torch import Tensor, nn
+
+from regard.data.packing import Packed, Shape, filled
+from regard.layout import Layout
+from regard.models.decoder import Decoder
+from regard.models.headed import Headed, HeadedConfig
+from regard.models.heads import MaskedConfig
+from regard.models.presets import DECODERS, ENCODERS, SEQ2SEQ
+from regard.models.seq2seq import Seq2Seq
+from regard.nn.layers import TransformerLayer
+from regard.tasks.encoders.masked import MaskedBatch
+from regard.tasks.encoders.pretrain import PretrainLoss
+from regard.tasks.language.blocks import TextBatch
+from regard.tasks.language.learn import LanguageLoss
+from regard.tasks.pairs import PairBatch
+from regard.tasks.translate import TranslationLoss
+from regard.train.average import AverageConfig
+from regard.train.engine import Engine
+from regard.train.objectives import HIDDEN, LossConfig
+from regard.train.optim import OptimizerConfig
+from regard.train.ranks import Ranks
+
+ROUNDS, STEPS, BATCHES, SHARE = 5, 10, 4, 0.15
+BERT, GPT, PAIRS = 30_522, 50_257, 32_000
+
+
+@dataclass(frozen=True)
+class Work:
+    """One row: both sides' step, and the real tokens of a step of each."""
+
+    ours: Callable[[], None]
+    theirs: Callable[[], None]
+    tokens: tuple[float, float]
+    flops: float
+    """Useful ones, for one token of ours."""
+
+
+def ceiling() -> float:
+    """FLOP/s of a large bfloat16 product."""
+    a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    for _ in range(5):
+        a @ b
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(50):
+        a @ b
+    torch.cuda.synchronize()
+    return 50 * 2 * 8192**3 / (time.perf_counter() - start)
+
+
+def engine(model: nn.Module, loss: Any) -> Engine:
+    for layer in model.modules():
+        if isinstance(layer, TransformerLayer):
+            layer.compile(fullgraph=True, dynamic=False)
+    loss.compile()
+    return Engine(
+        model,
+        loss,
+        optimizer=OptimizerConfig(learning_rate=1e-4, weight_decay=0.01),
+        average=AverageConfig(),
+        ranks=Ranks.join("cuda"),
+        seed=0,
+        bfloat16=True,
+        captured=True,
+    )
+
+
+def stepping(own: Engine, batches: Sequence[Any]) -> Callable[[], None]:
+    pinned = [batch.pin() for batch in batches]
+    done = 0
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+        own.step(done, [(0, pinned[done % len(pinned)])], 1e-4)
+
+    return step
+
+
+def their_step(model: nn.Module, batches: Sequence[dict[str, Tensor]]) -> Callable[[], None]:
+    model = model.cuda().train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    compiled: Any = torch.compile(model, dynamic=False)
+    on_device = [{name: each.cuda() for name, each in batch.items()} for batch in batches]
+    done = 0
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = compiled(**on_device[done % len(on_device)]).loss
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return step
+
+
+def drawn_lengths(kind: str, slots: int, chance: np.random.Generator) -> list[int]:
+    """Sequences that fill so many slots, or nearly."""
+    if kind.isdigit():
+        return [int(kind)] * (slots // int(kind))
+    mean, most = (160, 512) if kind == "mixed" else (27, 128)
+    found: list[int] = []
+    while True:
+        length = int(np.clip(chance.lognormal(np.log(mean) - 0.18, 0.6), 4, most))
+        if sum(found) + length > slots:
+            return found
+        found.append(length)
+
+
+def laid(lengths: Sequence[int], slots: int, sequences: int, longest: int, vocabulary: int) -> Packed:
+    layout = Layout.of(filled(lengths, Shape(slots, sequences, longest)), longest)
+    return Packed(torch.randint(0, vocabulary, (slots,)), layout, sum(lengths), len(lengths))
+
+
+def padded(lengths: Sequence[int], longest: int, vocabulary: int) -> tuple[Tensor, Tensor]:
+    """Ids and what is real of them."""
+    ids = torch.randint(0, vocabulary, (len(lengths), longest))
+    return ids, (torch.arange(longest)[None] < torch.tensor(lengths)[:, None]).long()
+
+
+def body(model: nn.Module) -> int:
+    return sum(
+        parameter.numel()
+        for layer in model.modules()
+        if isinstance(layer, TransformerLayer)
+        for parameter in layer.parameters()
+    )
+
+
+def masked(kind: str, slots: int = 32_768) -> Work:
+    from transformers import BertConfig, BertForMaskedLM
+
+    chance = np.random.default_rng(0)
+    longest = int(kind) if kind.isdigit() else 512
+    drawn = [drawn_lengths(kind, slots, chance) for _ in range(BATCHES)]
+    most = max(map(len, drawn)) + slots // longest + 1
+    model = Headed(HeadedConfig(encoder=ENCODERS["base"](BERT), head=MaskedConfig())).cuda().train()
+    chosen = round(SHARE * slots)
+    batches = []
+    for lengths in drawn:
+        real = sum(lengths)
+        places = torch.randperm(real)[: round(SHARE * real)]
+        places = torch.cat([places, torch.zeros(chosen - len(places), dtype=torch.int64)])
+        labels = torch.randint(0, BERT, (chosen,))
+        labels[round(SHARE * real) :] = HIDDEN
+        text = laid(lengths, slots, most, longest, BERT)
+        batches.append(MaskedBatch(text, None, places, labels, None, round(SHARE * real)))
+    rows = slots // longest
+    theirs, counts = [], []
+    for lengths in drawn:
+        ids, real = padded(lengths[:rows], longest, BERT)
+        labels = ids.masked_fill((torch.rand(ids.shape) >= SHARE) | (real == 0), HIDDEN)
+        theirs.append({"input_ids": ids, "attention_mask": real, "labels": labels})
+        counts.append(int(real.sum()))
+    config = BertConfig(vocab_size=BERT, attn_implementation="sdpa")
+    mean = statistics.fmean(length for lengths in drawn for length in lengths)
+    d_model, layers = 768, 12
+    flops = 6 * body(model) + SHARE * 6 * (BERT * d_model + d_model**2) + layers * 12 * mean * d_model
+    return Work(
+        stepping(engine(model, PretrainLoss(model)), batches),
+        their_step(BertForMaskedLM(config), theirs),
+        (statistics.fmean(map(sum, drawn)), statistics.fmean(counts)),
+        flops,
+    )
+
+
+def language(longest: int = 1024, slots: int = 16_384) -> Work:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    rows = slots // longest
+    model = Decoder(DECODERS["base"](GPT)).cuda().train()
+    batches = []
+    for _ in range(BATCHES):
+        text = laid([longest] * rows, slots, rows, longest, GPT)
+        batches.append(TextBatch(text, torch.randint(0, GPT, (slots,)), slots))
+    ids = [torch.randint(0, GPT, (rows, longest)) for _ in range(BATCHES)]
+    config = GPT2Config(vocab_size=GPT, attn_implementation="sdpa")
+    flops = 6 * body(model) + 6 * GPT * 768 + 12 * 12 * longest / 2 * 768
+    return Work(
+        stepping(engine(model, LanguageLoss(model)), batches),
+        their_step(GPT2LMHeadModel(config), [{"input_ids": each, "labels": each} for each in ids]),
+        (slots, slots),
+        flops,
+    )
+
+
+def translation(slots: int = 25_600) -> Work:
+    from transformers import MarianConfig, MarianMTModel
+
+    chance = np.random.default_rng(0)
+    longest = 128
+    drawn = [drawn_lengths("pairs", slots, chance) for _ in range(BATCHES)]
+    most = max(map(len, drawn)) + slots // longest + 1
+    model = Seq2Seq(SEQ2SEQ["base"](PAIRS)).cuda().train()
+    batches = []
+    for lengths in drawn:
+        source, inputs = (laid(lengths, slots, most, longest, PAIRS) for _ in range(2))
+        labels = torch.randint(0, PAIRS, (slots,))
+        labels[sum(lengths) :] = HIDDEN
+        batches.append(PairBatch(source, inputs, labels))
+    rows = 256
+    theirs, counts = [], []
+    for lengths in drawn:
+        alike = sorted(lengths)[: rows * (len(lengths) // rows)][
+            -rows:
+        ]  # of like length, as their samplers do
+        width = -(-max(alike) // 64) * 64
+        ids, real = padded(alike, width, PAIRS)
+        theirs.append(
+            {"input_ids": ids, "attention_mask": real, "labels": ids.masked_fill(real == 0, HIDDEN)}
+        )
+        counts.append(int(real.sum()))
+    config = MarianConfig(
+        vocab_size=PAIRS, d_model=512, encoder_layers=6, decoder_layers=6, encoder_ffn_dim=2048,
+        decoder_ffn_dim=2048, encoder_attention_heads=8, decoder_attention_heads=8, pad_token_id=0,
+        decoder_start_token_id=0, max_position_embeddings=512, attn_implementation="sdpa",
+    )  # fmt: skip
+    flops = 6 * body(model) + 6 * PAIRS * 512
+    return Work(
+        stepping(engine(model, TranslationLoss(model, LossConfig())), batches),
+        their_step(MarianMTModel(config), theirs),
+        (statistics.fmean(map(sum, drawn)), statistics.fmean(counts)),
+        flops,
+    )
+
+
+def rate(step: Callable[[], None], tokens: float) -> float:
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(STEPS):
+        step()
+    torch.cuda.synchronize()
+    return STEPS * tokens / (time.perf_counter() - start)
+
+
+def compare(name: str, work: Callable[[], Work], highest: float, grid: Grid) -> None:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    own = work()
+    for step in (own.ours, own.theirs):  # both set themselves up before either is timed
+        for _ in range(6):
+            step()
+    ours, theirs = [], []
+    for _ in range(ROUNDS):
+        ours.append(rate(own.ours, own.tokens[0]))
+        theirs.append(rate(own.theirs, own.tokens[1]))
+    ratios = sorted(mine / other for mine, other in zip(ours, theirs, strict=True))
+    grid.add_row(
+        name,
+        f"{statistics.median(ours) / 1e3:,.0f} k",
+        f"{statistics.median(theirs) / 1e3:,.0f} k",
+        f"{statistics.median(ratios):.2f}",
+        f"{statistics.median(ours) * own.flops / highest:.0%}",
+    )
+    del own
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
+ROWS: dict[str, Callable[[], Work]] = {
+    "BERT-base, 128": lambda: masked("128"),
+    "BERT-base, 512": lambda: masked("512"),
+    "BERT-base, up to 512": lambda: masked("mixed"),
+    "GPT-2, 1024": language,
+    "Transformer-base, translation": translation,
+}
+
+
+def main() -> None:
+    console = Console(width=120)
+    if not torch.cuda.is_available():
+        console.print("training: no NVIDIA GPU on this machine, nothing measured")
+        return
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    torch.set_float32_matmul_precision("high")
+    highest = ceiling()
+    grid = Grid(title=f"Training, {torch.cuda.get_device_name()}, {highest / 1e12:.0f} TFLOP/s at most")
+    for column in ("work", "regard, tokens/s", "transformers", "times as fast", "of the chip"):
+        grid.add_column(column)
+    for name, work in ROWS.items():
+        compare(name, work, highest, grid)
+    console.print(grid)
