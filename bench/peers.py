@@ -1,5 +1,12 @@
 """The peers' models with our weights, so that both sides of a comparison compute the same function."""
 
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -61,3 +68,139 @@ def _copy_attention(theirs: nn.MultiheadAttention, weight: Tensor, bias: Tensor,
     theirs.in_proj_weight.copy_(weight)
     theirs.in_proj_bias.copy_(bias)
     theirs.out_proj.load_state_dict(output.state_dict())
+
+
+Embed = Callable[[list[str]], np.ndarray]
+
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+SIZE = 32
+"""Sentences in a batch of the peers', as sentence-transformers has it."""
+
+
+class _States(nn.Module):
+    """What is exported: a BERT's last states, and nothing of the pooler that no vector needs."""
+
+    def __init__(self, bert: nn.Module) -> None:
+        super().__init__()
+        self.bert = bert
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> Tensor:
+        return self.bert(
+            input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids
+        ).last_hidden_state
+
+
+def export_onnx(folder: Path, path: Path) -> None:
+    """By torch's older exporter: its graph is the one that ONNX Runtime's fusions know."""
+    from transformers import AutoModel
+
+    model = _States(AutoModel.from_pretrained(folder, attn_implementation="eager")).eval()
+    ids = torch.ones(2, 8, dtype=torch.int64)
+    axes = {name: {0: "sentences", 1: "tokens"} for name in (*INPUTS, "states")}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            model,
+            (ids, ids, ids * 0),
+            str(path),
+            input_names=[*INPUTS],
+            output_names=["states"],
+            dynamic_axes=axes,
+            opset_version=17,
+            dynamo=False,
+        )
+
+
+def _feeds(folder: Path) -> Callable[[list[str], int], Iterator[tuple[list[int], dict[str, np.ndarray]]]]:
+    """Padded batches of sentences of like length, as sentence-transformers makes them, and which they are."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+
+    def feeds(texts: list[str], size: int) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
+        order = sorted(range(len(texts)), key=lambda row: -len(texts[row]))
+        for start in range(0, len(order), size):
+            rows = order[start : start + size]
+            batch = [texts[row] for row in rows]
+            encoded = tokenizer(batch, padding=True, truncation=True, max_length=256, return_tensors="np")
+            yield rows, {name: encoded[name] for name in INPUTS}
+
+    return feeds
+
+
+def _pooled(states: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """The mean of each sentence's states, of length 1."""
+    sums = np.einsum("btd,bt->bd", states, mask.astype(np.float32))
+    return sums / np.linalg.norm(sums, axis=1, keepdims=True)
+
+
+def onnx_embedder(folder: Path, work: Path, _: list[str]) -> Embed:
+    """ONNX Runtime in 8 bits, dynamically quantised."""
+    import onnxruntime
+    from onnx import TensorProto
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+    from onnxruntime.transformers import optimizer
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(folder)
+    plain, fused, small = (work / f"{name}.onnx" for name in ("plain", "fused", "small"))
+    export_onnx(folder, plain)
+    optimizer.optimize_model(
+        str(plain), model_type="bert", num_heads=config.num_attention_heads, hidden_size=config.hidden_size
+    ).save_model_to_file(str(fused))
+    quantize_dynamic(
+        fused,
+        small,
+        weight_type=QuantType.QInt8,
+        per_channel=True,
+        extra_options={"DefaultTensorType": TensorProto.FLOAT},
+    )
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # a batch for each thread is faster than all threads on each
+    session = onnxruntime.InferenceSession(str(small), options, providers=["CPUExecutionProvider"])
+    feeds = _feeds(folder)
+
+    def embed(texts: list[str]) -> np.ndarray:
+        found = np.empty((len(texts), config.hidden_size), np.float32)
+
+        def read(batch: tuple[list[int], dict[str, np.ndarray]]) -> None:
+            rows, inputs = batch
+            found[rows] = _pooled(session.run(None, inputs)[0], inputs["attention_mask"])
+
+        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+            list(pool.map(read, feeds(texts, SIZE)))
+        return found
+
+    return embed
+
+
+def openvino_embedder(folder: Path, work: Path, calibration: list[str]) -> Embed:
+    """OpenVINO in 8 bits, quantised by NNCF from what it sees in some sentences."""
+    import nncf
+    import openvino
+
+    path = work / "openvino.onnx"
+    export_onnx(folder, path)
+    feeds, core = _feeds(folder), openvino.Core()
+    seen = nncf.Dataset([inputs for _, inputs in feeds(calibration, 1)])
+    small = nncf.quantize(
+        core.read_model(path), seen, model_type=nncf.ModelType.TRANSFORMER, subset_size=len(calibration)
+    )
+    compiled = core.compile_model(small, "CPU", {"PERFORMANCE_HINT": "THROUGHPUT"})
+    width = compiled.output(0).partial_shape[2].get_length()
+
+    def embed(texts: list[str]) -> np.ndarray:
+        found = np.empty((len(texts), width), np.float32)
+
+        def keep(request: Any, batch: tuple[list[int], np.ndarray]) -> None:
+            rows, mask = batch
+            found[rows] = _pooled(request.get_output_tensor(0).data, mask)
+
+        queue = openvino.AsyncInferQueue(compiled)
+        queue.set_callback(keep)
+        for rows, inputs in feeds(texts, SIZE):
+            queue.start_async(inputs, (rows, inputs["attention_mask"]))
+        queue.wait_all()
+        return found
+
+    return embed

@@ -155,6 +155,14 @@ def translate(
     top_k: Annotated[int | None, typer.Option("--top-k", help="Sample from so many tokens.")] = None,
     top_p: Annotated[float | None, typer.Option("--top-p", help="Sample from so much probability.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Of sampling.")] = None,
+    engine: Annotated[
+        Literal["regard", "ctranslate2"],
+        typer.Option("--engine", help="ctranslate2: for a folder of regard export --to ctranslate2."),
+    ] = "regard",
+    precision: Annotated[
+        Literal["float32", "int8"] | None,
+        typer.Option("--precision", help="Of the arithmetic; int8 with --engine ctranslate2 only."),
+    ] = None,
     device: Device = "auto",
 ) -> None:
     """Translate a file, or what comes in, line by line."""
@@ -165,6 +173,8 @@ def translate(
         file,
         out=sys.stdout,
         device=device,
+        engine=engine,
+        precision=precision,
         to=to,
         n_best=n_best,
         scores=scores,
@@ -287,6 +297,10 @@ TooLong = Annotated[
     typer.Option("--too-long", help="Texts past the model's length: cut and count, windows, error."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Precision = Annotated[
+    Literal["float32", "bfloat16", "int8"] | None,
+    typer.Option("--precision", help="int8 is for the CPU; unless given, bfloat16 on a GPU."),
+]
 
 
 @app.command()
@@ -300,6 +314,7 @@ def classify(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One object a line.")] = False,
     too_long: TooLong = "cut",
+    precision: Precision = None,
     device: Device = "auto",
 ) -> None:
     """Label texts: label, probability and text, line by line."""
@@ -313,6 +328,7 @@ def classify(
         as_json=as_json,
         probabilities=probabilities,
         too_long=too_long,
+        precision=precision,
     )
 
 
@@ -337,6 +353,7 @@ def tag(
     as_json: Annotated[
         bool, typer.Option("--json", help="Of plain text: one object a sentence, with spans.")
     ] = False,
+    precision: Precision = None,
     device: Device = "auto",
 ) -> None:
     """Tag words: every line of the file as it is, with a tag behind it."""
@@ -353,6 +370,7 @@ def tag(
         replace=replace,
         as_json=as_json,
         device=device,
+        precision=precision,
     )
 
 
@@ -392,6 +410,7 @@ def embed(
         bool, typer.Option("--words", help="A vector for each word; which they are is written beside it.")
     ] = False,
     too_long: TooLong = "cut",
+    precision: Precision = None,
     device: Device = "auto",
 ) -> None:
     """Turn texts into vectors."""
@@ -409,6 +428,7 @@ def embed(
         words=words,
         too_long=too_long,
         device=device,
+        precision=precision,
         console=Console(),
     )
 
@@ -426,6 +446,7 @@ def search(
         Path | None, typer.Option("--index", help="Where the index is kept; unless given, beside the corpus.")
     ] = None,
     as_json: Json = False,
+    precision: Precision = None,
     device: Device = "auto",
 ) -> None:
     """Find the texts that mean what a query means."""
@@ -441,6 +462,7 @@ def search(
         kind=kind,
         index=index,
         device=device,
+        precision=precision,
         as_json=as_json,
         console=Console(),
     )
@@ -511,14 +533,27 @@ def bring_in(
 def export(
     model: Annotated[Path, typer.Argument(help="A model folder.")],
     out: Annotated[Path, typer.Argument(help="The folder to write.")],
-    to: Annotated[Literal["hf"], typer.Option("--to", help="hf: what transformers reads.")] = "hf",
+    to: Annotated[
+        Literal["hf", "ctranslate2"],
+        typer.Option("--to", help="hf: what transformers reads; ctranslate2: a translator for that engine."),
+    ] = "hf",
+    precision: Annotated[
+        Literal["float32", "int8"] | None,
+        typer.Option("--precision", help="With ctranslate2: of the weights; float32 unless given."),
+    ] = None,
+    samples: Annotated[
+        Path | None,
+        typer.Option(
+            "--samples", help="With ctranslate2: sentences, one a line, that both must translate alike."
+        ),
+    ] = None,
 ) -> None:
     """Write a model for other tools."""
     from rich.console import Console
 
     from regard.tasks import exchange
 
-    exchange.send_out(model, out, console=Console())
+    exchange.send_out(model, out, to=to, precision=precision, samples=samples, console=Console())
 
 
 @app.command()

@@ -198,3 +198,23 @@ def test_queries_and_keys_must_be_the_same_sequences():
     queries, keys = Layout.of([2, 2]), Layout.of([4])
     with pytest.raises(ValueError, match="2 sequences of queries but 1 of keys"):
         attend_packed(*draw(queries, keys)[:3], queries, keys)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40), st.integers(1, 24)), min_size=1, max_size=5),
+    st.sampled_from([1, 2, 4]),
+)
+@torch.no_grad()
+def test_runs_of_equal_lengths_equal_the_equation_where_nothing_is_learned(runs, kv_heads):
+    """Rows of keys are filled up with those of the next sequences, which nobody may see."""
+    torch.manual_seed(0)
+    queries, keys = ([run[side] for run in runs for _ in range(run[2])] for side in (0, 1))
+    asking, asked = Layout.of(queries), Layout.of(keys)
+    q = torch.randn(asking.tokens, 4, 8)
+    both = torch.randn(asked.tokens, 2 * kv_heads, 8)  # views, as the projection gives them
+    k, v = both.split([kv_heads, kv_heads], dim=1)
+    found, expected = (
+        attend_packed(q, k, v, asking, asked, kernel=kernel) for kernel in ("grouped", "equation")
+    )
+    assert_close(found, expected, atol=1e-5, rtol=1e-5)

@@ -93,13 +93,6 @@ class Decoder(nn.Module):
         states = self.body.prefill(x, layout, cast(Any, state))  # a body gets the state that it started
         return self.head(states.index_select(0, layout.lasts))
 
-    def extend(self, ids: Ids, state: TransformerState) -> Float[Tensor, "tokens vocab"]:
-        """Several tokens at once behind what a state of one row holds; the scores for what follows each."""
-        body = cast(Stack, self.body)
-        layout = Layout.of([len(ids)]).to(ids.device)
-        x = self.embedding(ids, layout.positions + state.longest, state.longest + len(ids))
-        return self.head(body.extend(x, layout, state))
-
     def step(
         self, tokens: Int[Tensor, "rows"], state: TransformerState | RecurrentState
     ) -> Float[Tensor, "rows vocab"]:

@@ -6,13 +6,17 @@ empty cells are hidden, when the scores wasted on those cost less than another c
 stay alone.
 
 It is one operator, so that a compiler sees a single node whatever the lengths are, and autograd keeps one
-node instead of one for each call. It knows reach masks and grouped-query heads; bias, dropout and second
-derivatives are the padded kernel's.
+node instead of one for each call. Where nothing is learned, the same calls are made without it; and there,
+short rows of keys are filled up with hidden ones, those of the next sequence: the kernel takes twice as long
+for a row that is no whole number of vector registers.
+
+It knows reach masks and grouped-query heads; bias, dropout and second derivatives are the padded kernel's.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 import torch
@@ -22,6 +26,13 @@ from regard.nn.masks import Mask
 
 CALL = 1 << 18
 """What a call costs, in products of one query's number with one key's: about 0.1 ms on one core."""
+LANES = 16
+"""Numbers in a vector register, and what short rows of scores are filled up to."""
+SHORT = 64
+"""Longer rows gain nothing from being filled up."""
+RUN = 64
+"""Tokens in neighbours of equal lengths for which a call of their own costs less than gathering them with
+others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +44,8 @@ class _Side:
     length: int
     cells: Tensor | None
     """The cells that are not empty, if any is."""
+    stride: int | None = None
+    """Tokens from one sequence to the next, where that is less than `length`: each goes on into the next."""
 
     def dense(self, x: Tensor, heads: int, clean: bool = False) -> Tensor:
         """[sequences, heads, length, width]; key heads are shared out to the query heads. Empty cells hold
@@ -46,7 +59,10 @@ class _Side:
             flat = x.index_select(0, self.tokens)
         if flat.stride(-1) != 1:  # the kernel would read past it
             flat = flat.contiguous()
-        grid = flat.view(-1, self.length, *flat.shape[1:]).transpose(1, 2)
+        if self.stride is None:
+            grid = flat.view(-1, self.length, *flat.shape[1:]).transpose(1, 2)
+        else:
+            grid = flat.unfold(0, self.length, self.stride).transpose(2, 3)
         if x.shape[1] != heads:
             grid = grid.repeat_interleave(heads // x.shape[1], dim=1)
         return grid
@@ -93,11 +109,23 @@ Bounds = tuple[int, ...]
 @lru_cache(maxsize=16)  # the layers of a model, and their backward passes, ask for the same groups
 def _groups(query_bounds: Bounds, key_bounds: Bounds, before: int, after: int, width: int) -> _Groups:
     """`before` and `after` are a mask's reach, -1 for all; `width` is that of all heads together."""
-    sizes = [
+    sizes = _sizes(query_bounds, key_bounds)
+    groups = _alike(sizes, range(len(sizes)), width)
+    return _Groups(
+        each=[_group(sorted(group), sizes, query_bounds, key_bounds, before, after) for group in groups],
+        whole=all(bool(q) == bool(k) for q, k in sizes),
+    )
+
+
+def _sizes(query_bounds: Bounds, key_bounds: Bounds) -> list[tuple[int, int]]:
+    return [
         (q_end - q, k_end - k)
         for (q, q_end), (k, k_end) in zip(pairwise(query_bounds), pairwise(key_bounds), strict=True)
     ]
-    busy = sorted((q, k, place) for place, (q, k) in enumerate(sizes) if q and k)
+
+
+def _alike(sizes: list[tuple[int, int]], places: Iterable[int], width: int) -> list[list[int]]:
+    busy = sorted((*sizes[place], place) for place in places if all(sizes[place]))
     groups: list[list[int]] = []
     members: list[int] = []
     tallest = widest = 0
@@ -109,12 +137,39 @@ def _groups(query_bounds: Bounds, key_bounds: Bounds, before: int, after: int, w
             members, taller, wider = [], q, k
         members.append(place)
         tallest, widest = taller, wider
-    if members:
-        groups.append(members)
-    return _Groups(
-        each=[_group(sorted(group), sizes, query_bounds, key_bounds, before, after) for group in groups],
-        whole=all(bool(q) == bool(k) for q, k in sizes),
-    )
+    return [*groups, members] if members else groups
+
+
+@lru_cache(maxsize=16)
+def _filled_groups(query_bounds: Bounds, key_bounds: Bounds, width: int) -> _Groups:
+    """The same, where every query sees all keys and nothing is learned: neighbours of equal lengths stay
+    views, and short keys are filled up to whole registers."""
+    sizes = _sizes(query_bounds, key_bounds)
+    found: list[_Group] = []
+    rest: list[int] = []
+    for (queries, keys), run in groupby(range(len(sizes)), sizes.__getitem__):
+        places = [*run]
+        if not queries or len(places) * keys < RUN:
+            rest += places
+            continue
+        # Behind the last sequence of all, nothing is left to fill up with.
+        filled, start = _filled(keys), key_bounds[places[0]]
+        fit = min(len(places), (key_bounds[-1] - start - filled) // keys + 1)
+        rest += places[fit:]
+        if fit:
+            asked = _Side(slice(query_bounds[places[0]], query_bounds[places[fit - 1] + 1]), queries, None)
+            shown = _Side(slice(start, start + (fit - 1) * keys + filled), filled, None, keys)
+            hidden = torch.zeros(1, 1, queries, filled, device="cpu")
+            hidden[..., keys:] = -torch.inf
+            found.append(_Group(asked, shown, causal=False, hidden=None if filled == keys else hidden))
+    found += [
+        _group(sorted(group), sizes, query_bounds, key_bounds, -1, -1) for group in _alike(sizes, rest, width)
+    ]
+    return _Groups(each=found, whole=all(bool(q) == bool(k) for q, k in sizes))
+
+
+def _filled(keys: int) -> int:
+    return keys if keys > SHORT else -(-keys // LANES) * LANES
 
 
 def _group(
@@ -159,7 +214,6 @@ _flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _flash_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
 
-@torch.library.custom_op("regard::attend_grouped", mutates_args=(), device_types="cpu")
 def attend_grouped(
     queries: Tensor,
     keys: Tensor,
@@ -169,9 +223,43 @@ def attend_grouped(
     before: int,
     after: int,
     scale: float,
+) -> tuple[Tensor, ...]:
+    """The output and, if there will be a backward pass, what that needs. `before` and `after` are a mask's
+    reach, -1 for all; the offsets are on the CPU like everything else."""
+    every = (queries, keys, values)
+    plain = not torch.compiler.is_compiling() and all(type(each) is Tensor for each in every)
+    learned = torch.is_grad_enabled() and any(each.requires_grad for each in every)
+    if not plain or learned or before >= 0 or after >= 0 or queries.dtype != torch.float32:
+        return _attend_grouped(*every, query_offsets, key_offsets, before, after, scale)
+    heads = queries.shape[1]
+    groups = _filled_groups(_bounds(query_offsets), _bounds(key_offsets), heads * queries.shape[2])
+    output = groups.blank(queries)
+    for group in groups.each:
+        dense, _ = _flash(
+            group.queries.dense(queries, heads),
+            group.keys.dense(keys, heads),
+            group.keys.dense(values, heads),
+            0.0,
+            False,
+            attn_mask=group.hidden,
+            scale=scale,
+        )
+        group.queries.store(dense, output)
+    return (output,)
+
+
+@torch.library.custom_op("regard::attend_grouped", mutates_args=(), device_types="cpu")
+def _attend_grouped(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    query_offsets: Tensor,
+    key_offsets: Tensor,
+    before: int,
+    after: int,
+    scale: float,
 ) -> tuple[Tensor, Tensor]:
-    """The output and, for the backward pass, each query's log of its softmax denominator. `before` and
-    `after` are a mask's reach, -1 for all; the offsets are on the CPU like everything else."""
+    """The output and, for the backward pass, each query's log of its softmax denominator."""
     heads = queries.shape[1]
     groups = _groups(_bounds(query_offsets), _bounds(key_offsets), before, after, heads * queries.shape[2])
     output = groups.blank(queries)
@@ -194,7 +282,7 @@ def attend_grouped(
     return output, normalisers
 
 
-@attend_grouped.register_fake
+@_attend_grouped.register_fake
 def _(
     queries: Tensor,
     keys: Tensor,
@@ -275,4 +363,4 @@ def _differentiate(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None
     return *gradients, None, None, None, None, None
 
 
-attend_grouped.register_autograd(_differentiate, setup_context=_keep)
+_attend_grouped.register_autograd(_differentiate, setup_context=_keep)

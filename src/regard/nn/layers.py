@@ -163,9 +163,6 @@ class TransformerLayer(nn.Module):
         )
         return self._through(x, lambda x: self.attention.prefill(x, layout, mask, cache), across)
 
-    def extend(self, x: Stream, layout: Layout, mask: Mask, cache: SelfCache) -> Stream:
-        return self._through(x, lambda x: self.attention.extend(x, layout, mask, cache), None)
-
     def step(
         self, x: Float[Tensor, "rows d_model"], mask: Mask, cache: SelfCache, cross: CrossCache | None
     ) -> Float[Tensor, "rows d_model"]:

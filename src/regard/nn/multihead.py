@@ -173,20 +173,6 @@ class SelfAttention(_Heads):
         cache.write(*self._widened(keys, values, cache), layout)
         return self.attend(queries, keys, values, layout, mask)
 
-    def extend(self, x: Stream, layout: Layout, mask: Mask, cache: SelfCache) -> Stream:
-        """Several new tokens of one row, behind those in the cache."""
-        if self.bias is not None:
-            raise ValueError("positions that bias scores know whole sequences and single steps only")
-        before = cache.whole.longest
-        whole = Layout.of([before + len(x)]).to(x.device)
-        queries, keys, values = self.queries_keys_values(x, layout.positions + before, whole.longest)
-        cache.write(*self._widened(keys, values, cache), layout)
-        read_keys, read_values = (
-            each[0, : self.kv_heads, : whole.longest].transpose(0, 1) for each in (cache.keys, cache.values)
-        )
-        heads = attend_packed(queries, read_keys, read_values, layout, whole, mask, kernel=self.kernel)
-        return self.merge(heads)
-
     def attend(self, queries: Queries, keys: Keys, values: Values, layout: Layout, mask: Mask) -> Stream:
         heads = attend_packed(
             queries,

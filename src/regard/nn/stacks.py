@@ -173,16 +173,6 @@ class Stack(nn.Module):
         state.cache.advance(layout.host_offsets.diff().long())
         return x if self.final_norm is None else self.final_norm(x)
 
-    def extend(self, x: Stream, layout: Layout, state: TransformerState) -> Stream:
-        """The tokens of one sequence behind what the one row of a state holds; for a decoder alone."""
-        if state.rows != 1 or layout.sequences != 1 or state.crosses:
-            raise ValueError(f"only one row of a decoder alone is extended, not {state.rows}: take steps")
-        state.cache.reserve(layout.tokens)
-        for index, layer in enumerate(self.each):
-            x = layer.extend(x, layout, self.masks[index], state.cache.layer(index))
-        state.cache.advance(layout.tokens)
-        return x if self.final_norm is None else self.final_norm(x)
-
     def summary(self, states: Stream, layout: Layout) -> Float[Tensor, "sequences d_model"]:
         return pool_mean(states, layout)
 

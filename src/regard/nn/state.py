@@ -130,13 +130,6 @@ class KeyValueCache:
         self._know(self._host_lengths + lengths)
         self.lengths = self._host_lengths.to(self._keys.device)
 
-    def cut(self, length: int) -> None:
-        """Forget what lies behind so many tokens of the one row."""
-        if self.rows != 1 or not 0 <= length <= self.longest:
-            raise ValueError(f"{self.rows} rows of up to {self.longest} tokens cannot be cut at {length}")
-        if length < self.longest:
-            self.advance(length - self.longest)
-
     def reserve(self, tokens: int) -> None:
         """Make sure that `tokens` more fit in each row."""
         capacity = self._keys.shape[3]

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 from rich.console import Console
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
@@ -14,13 +14,18 @@ from regard.config import ConfigError
 from regard.decode import DecodeConfig
 from regard.tasks.alignment import draw
 from regard.tasks.check import check_pairs, check_recipe
+from regard.tasks.deploy.engine import open_deployed
+from regard.tasks.deploy.folder import Precision, is_exported
 from regard.tasks.evaluate import compare, render_comparison, render_scores, score
+from regard.tasks.folder import FolderError
 from regard.tasks.lines import incoming, translate_lines
 from regard.tasks.load import load_as
 from regard.tasks.recipe import read_recipe
 from regard.tasks.translator import TooLong, Translator
 from regard.text import DataError, Origin, read_lines
 from regard.text.doctor import Report, render
+
+Engine = Literal["regard", "ctranslate2"]
 
 
 def check(
@@ -52,12 +57,28 @@ def decoding_of(translator: Translator, **wanted: Any) -> DecodeConfig:
     return replace(translator.decoding, **given)
 
 
+def open_translator(model: Path, engine: Engine, device: str, precision: Precision | None) -> Translator:
+    """A model folder, or an exported one, by the engine that runs it."""
+    if engine == "ctranslate2":
+        return open_deployed(model, device=device, precision=precision)
+    if is_exported(model):
+        raise FolderError(f"{model}: exported for CTranslate2; translate with --engine ctranslate2")
+    if precision == "int8":
+        raise ConfigError(
+            "precision='int8' is CTranslate2's: regard export MODEL OUT --to ctranslate2 --precision int8, "
+            "then regard translate OUT --engine ctranslate2"
+        )
+    return load_as(Translator, model, device=device, precision=precision)
+
+
 def translate(
     model: Path,
     file: str,
     *,
     out: TextIO,
     device: str = "auto",
+    engine: Engine = "regard",
+    precision: Precision | None = None,
     to: str | None = None,
     n_best: int = 1,
     scores: bool = False,
@@ -68,7 +89,7 @@ def translate(
     decoding: dict[str, Any] | None = None,
 ) -> None:
     """Line by line, from a file or "-" for what comes in."""
-    translator = load_as(Translator, model, device=device)
+    translator = open_translator(model, engine, device, precision)
     asked = file == "-" and sys.stdin.isatty()
     console = Console(stderr=True)
     shown = (

@@ -1,15 +1,21 @@
-"""Models from Hugging Face folders and to them: what `regard import` and `regard export` do."""
+"""Models from other tools and for them: what `regard import` and `regard export` do."""
 
 from pathlib import Path
+from typing import Literal
 
 from rich.console import Console
 
 from regard.config import ConfigError
 from regard.hub import is_decoder, is_foreign, read_decoder, read_folder, write_folder
+from regard.tasks.deploy.export import export
+from regard.tasks.deploy.folder import Precision
 from regard.tasks.encoders.start import open_encoder, save_checkpoint
-from regard.tasks.folder import FolderError
+from regard.tasks.folder import FolderError, read_config
 from regard.tasks.language.start import is_language, open_language, save_language
+from regard.tasks.load import load_as
 from regard.tasks.terminal import say
+from regard.tasks.translator import Translator
+from regard.text import read_lines
 
 USES = {"Masked": "fill", "Classify": "classify", "Tag": "tag", "Embed": "embed"}
 
@@ -35,14 +41,40 @@ def bring_in(folder: Path, out: Path, *, console: Console) -> None:
         say(console, f"not in the folder, so at random: {', '.join(fresh[:3])}")
 
 
-def send_out(model: Path, out: Path, *, console: Console) -> None:
-    """One of our models as a folder that transformers reads, and sentence-transformers where it embeds."""
+def send_out(
+    model: Path,
+    out: Path,
+    *,
+    to: Literal["hf", "ctranslate2"] = "hf",
+    precision: Precision | None = None,
+    samples: Path | None = None,
+    console: Console,
+) -> None:
+    """One of our models as a folder that transformers reads, and sentence-transformers where it embeds; or a
+    translator as one that CTranslate2 runs."""
     _refuse_full(out)
+    if to == "ctranslate2":
+        translator = load_as(Translator, model, device="cpu", precision="float32")
+        texts = [] if samples is None else _texts(samples)
+        export(translator, out, precision=precision or "float32", samples=texts, console=console)
+        return
+    if precision is not None or samples is not None:
+        given = "--precision" if precision is not None else "--samples"
+        raise ConfigError(f"{given} is for --to ctranslate2: leave it out, weights are written as they are")
+    if model.is_dir() and not is_foreign(model) and read_config(model).get("task") == "translate":
+        raise ConfigError(f"{model}: a translator, which transformers has no class for: use --to ctranslate2")
     if model.is_dir() and is_language(model):
         write_folder(open_language(model), out)
     else:
         write_folder(open_encoder(model), out)
     say(console, f"{out}: written, read back, every weight equal")
+
+
+def _texts(file: Path) -> list[str]:
+    texts = [line.text for line in read_lines(file) if line.text.strip()]
+    if not texts:
+        raise ConfigError(f"{file}: no text in it to translate; give sentences, one a line")
+    return texts
 
 
 def _refuse_full(folder: Path) -> None:

@@ -11,13 +11,13 @@ from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from regard.tasks.encoders.classifier import Classifier
 from regard.tasks.encoders.embedder import Embedder
 from regard.tasks.encoders.filler import Filler
-from regard.tasks.encoders.reading import Reader
+from regard.tasks.encoders.reading import Precision, Reader
 from regard.tasks.encoders.start import loaded, open_encoder
 from regard.tasks.encoders.tagger import Tagger
 from regard.tasks.folder import FolderError, load_weights, read_config
 from regard.tasks.language.generator import Generator, open_generator
 from regard.tasks.language.start import is_language
-from regard.tasks.translator import Precision, Translator
+from regard.tasks.translator import Translator
 from regard.text import Tokenizer
 from regard.train.ranks import find_device
 
@@ -38,7 +38,7 @@ COMMANDS: dict[type, str] = {
 def load(folder: Path | str, *, device: str = "auto", precision: Precision | None = None) -> Model:
     """What a training has made, or a folder of Hugging Face's: a translator, classifier, tagger, filler,
     embedder or generator. It runs on the GPU if there is one, unless told otherwise, and there in
-    bfloat16."""
+    bfloat16. int8 is for the CPU, and for encoders and generators."""
     folder, place = Path(folder), find_device(device)
     precision = precision or ("bfloat16" if place.startswith("cuda") else "float32")
     if folder.is_dir() and not is_foreign(folder) and read_config(folder).get("task") == "translate":
@@ -89,6 +89,8 @@ def load_embedder(
 
 
 def _translator(folder: Path, place: str, precision: Precision) -> Translator:
+    if precision == "int8":
+        raise FolderError(f"{folder}: a translator has no precision='int8': choose float32 or bfloat16")
     config = read_config(folder)
     try:
         shape = from_dict(Seq2SeqConfig, config["model"], "model")

@@ -284,3 +284,47 @@ def test_a_reader_that_makes_no_sense_is_refused() -> None:
         toys.reader().pieces(["sun", "rain"], "ab")
     with pytest.raises(ValueError, match="2 texts and 1 seconds"):
         toys.reader().pieces(["sun", "rain"], ["dog"])
+
+
+@pytest.mark.parametrize("sharers", [2, 3, 8])
+@pytest.mark.parametrize("count", [1, 7, 50])
+def test_sharers_get_equally_many_batches_of_about_one_size(sharers: int, count: int) -> None:
+    reader = toys.reader()
+    pieces = reader.pieces(list(toys.texts(count)))
+    batches = list(reader.batches(pieces, 64, sharers))
+    assert sorted(row for batch in batches for row in batch.pieces) == list(range(count))
+    sizes = [batch.packed.layout.tokens for batch in batches]
+    assert max(sizes) <= 64
+    if count == 50:
+        longest = max(len(piece.ids) for piece in pieces)
+        assert len(batches) % sharers == 0
+        assert max(sizes) - min(sizes) <= 2 * longest
+
+
+def small() -> Reader:
+    return Reader(toys.model(), toys.tokenizer(), longest=512, precision="int8")
+
+
+def test_8_bits_are_near_and_do_not_depend_on_company() -> None:
+    texts = list(toys.texts(30))
+    whole, few = toys.reader(), small()
+    one, other = (np.stack(each.read(each.pieces(texts), means)) for each in (whole, few))
+    assert not np.array_equal(one, other)
+    assert np.linalg.norm(other - one) < 0.05 * np.linalg.norm(one)
+    alone = [few.read(few.pieces([text]), means)[0] for text in texts]
+    np.testing.assert_allclose(np.stack(alone), other, rtol=1e-3, atol=1e-4)
+    assert few._quantized is few._quantized  # made once
+
+
+def test_a_model_that_somebody_listens_to_reads_itself() -> None:
+    texts = list(toys.texts(5))
+    whole, few = toys.reader(), small()
+    heard: list[int] = []
+    hook = few.model.encoder.body.register_forward_hook(lambda *_: heard.append(1))
+    found = few.read(few.pieces(texts), means)
+    assert heard
+    np.testing.assert_allclose(np.stack(found), np.stack(whole.read(whole.pieces(texts), means)), atol=1e-6)
+    hook.remove()
+    heard.clear()
+    few.read(few.pieces(texts), means)
+    assert not heard

@@ -16,7 +16,7 @@ from regard.tasks.encoders.classifier import Classifier, Prediction
 from regard.tasks.encoders.classify import measure
 from regard.tasks.encoders.filler import Filler
 from regard.tasks.encoders.labelled import LabelledConfig, LabelledCorpus, targets
-from regard.tasks.encoders.reading import TooLong
+from regard.tasks.encoders.reading import Precision, TooLong
 from regard.tasks.encoders.tag import measure as measure_tags
 from regard.tasks.encoders.tag_lines import LineFormat, line_format, tag_lines
 from regard.tasks.encoders.tagged import TaggedConfig, TaggedCorpus
@@ -41,10 +41,11 @@ def classify(
     as_json: bool = False,
     probabilities: bool = False,
     too_long: TooLong = "cut",
+    precision: Precision | None = None,
 ) -> None:
     """Line by line: label, probability, text. Where the model was trained on pairs, a line is a text, a tab
     and the other text."""
-    classifier = load_as(Classifier, model, device=device)
+    classifier = load_as(Classifier, model, device=device, precision=precision)
     lines = incoming(file)
     window = 1 if file == "-" and sys.stdin.isatty() else WINDOW
     with counting("lines", beside=out) as advance:
@@ -92,9 +93,10 @@ def tag(
     replace: bool = False,
     as_json: bool = False,
     device: str = "auto",
+    precision: Precision | None = None,
 ) -> None:
     """The lines of a file as they are, each word's with its tag behind it; of plain text, a word a line."""
-    tagger = load_as(Tagger, model, device=device)
+    tagger = load_as(Tagger, model, device=device, precision=precision)
     plain = form == "text" or (form is None and file == "-")
     if as_json:
         if not plain and line_format(file) != "text":

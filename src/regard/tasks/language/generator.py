@@ -363,8 +363,8 @@ class Generator:
         return len({layer.attention.kv_heads for layer in body.each}) == 1  # none pruned, or alike
 
     def _writing(self) -> Steps:
-        """What takes the steps: the model itself, or whatever takes the same ones faster. A model that somebody
-        listens to, or changes on the way (hooks), takes them itself."""
+        """What takes the steps: the model itself, or whatever takes the same ones faster. A model that has
+        hooks takes them itself: somebody listens, or changes things on the way."""
         if self._captures:
             return self._captured
         if self._heard:

@@ -10,7 +10,7 @@ from rich.console import Console
 from regard.config import ConfigError
 from regard.data import fingerprint
 from regard.tasks.encoders.embedder import PoolKind
-from regard.tasks.encoders.reading import TooLong
+from regard.tasks.encoders.reading import Precision, TooLong
 from regard.tasks.lines import incoming
 from regard.tasks.load import load_embedder
 from regard.tasks.meaning import cluster as clustering
@@ -34,11 +34,12 @@ def embed(
     words: bool = False,
     too_long: TooLong = "cut",
     device: str = "auto",
+    precision: Precision | None = None,
     console: Console,
 ) -> None:
     """A vector for each line, as a NumPy file; or for each word, and beside it which: line, tab, word."""
     texts = list(incoming(file))
-    embedder = load_embedder(model, device=device)
+    embedder = load_embedder(model, device=device, precision=precision)
     if words:
         if pool is not None or normalised is not None or too_long == "windows":
             raise ConfigError(
@@ -68,12 +69,13 @@ def search(
     kind: Wanted,
     index: Path | None,
     device: str,
+    precision: Precision | None = None,
     as_json: bool,
     console: Console,
 ) -> None:
     """The lines of a corpus that mean what a query means. The index is kept beside the corpus, and used again
-    while both the corpus and the model stay the same."""
-    embedder = load_embedder(model, device=device)
+    while both the corpus and the model stay the same, and whether it is in int8."""
+    embedder = load_embedder(model, device=device, precision=precision)
     folder = index or corpus.with_name(f"{corpus.name}.index")
 
     def build() -> Index:
@@ -83,7 +85,8 @@ def search(
         with counting("lines", total=len(texts)) as advance:
             return Index.build(texts, embedder.embed(texts, progress=advance), kind=kind)
 
-    wanted = fingerprint([corpus, *_model_files(model)], kind)
+    made = f"{kind} int8" if precision == "int8" else kind
+    wanted = fingerprint([corpus, *_model_files(model)], made)
     found = Index.open_or_build(folder, wanted, build)
     for query, hits in zip(queries, found.search(embedder.embed(list(queries)), top), strict=True):
         if as_json:

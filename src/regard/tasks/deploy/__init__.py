@@ -1,0 +1,1 @@
+"""Trained translators for engines that only run them: exported, verified, and used."""
