@@ -8,7 +8,8 @@ stay alone.
 It is one operator, so that a compiler sees a single node whatever the lengths are, and autograd keeps one
 node instead of one for each call. Where nothing is learned, the same calls are made without it; and there,
 short rows of keys are filled up with hidden ones, those of the next sequence: the kernel takes twice as long
-for a row that is no whole number of vector registers.
+for a row that is no whole number of vector registers. (Hidden keys weigh 0, but 0 times a NaN is one: a
+sequence that is not finite spoils the one before it.)
 
 It knows reach masks and grouped-query heads; bias, dropout and second derivatives are the padded kernel's.
 """

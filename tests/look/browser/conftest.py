@@ -115,6 +115,11 @@ def until(page: "sync_api.Page", expression: str, seconds: float = 20) -> None:
         page.wait_for_timeout(20)
 
 
+def settled(page: "sync_api.Page") -> None:
+    """Wait until the page waits for no answer: it says so at its foot (Reading …)."""
+    until(page, "!document.querySelector('#said').textContent.endsWith('…')")
+
+
 @pytest.fixture(scope="session")
 def picture() -> Callable[..., None]:
     """Keeps a screenshot: picture(page, "heads"). Its name says the width, unless that is the usual one."""

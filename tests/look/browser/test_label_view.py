@@ -7,7 +7,7 @@ from regard.look.page import page as page_of
 from regard.look.page import record
 from regard.look.words import merge_words
 from tests.look.browser import town
-from tests.look.browser.conftest import NARROW, WIDE
+from tests.look.browser.conftest import NARROW, WIDE, settled
 
 pytestmark = pytest.mark.usefixtures("unchecked")  # small models learn first
 TEXT = "Ann Lee likes the lovely garden in New York because it is old."
@@ -16,6 +16,7 @@ TEXT = "Ann Lee likes the lovely garden in New York because it is old."
 def read(page, text: str = TEXT) -> None:
     page.fill("#text", text)
     page.press("#text", "Enter")
+    settled(page)
 
 
 def shares(page, place: str) -> list[float]:

@@ -7,7 +7,7 @@ from regard.look.explorer.asking import Explorer
 from regard.look.page import page as page_of
 from regard.look.page import record
 from tests.look.browser import town
-from tests.look.browser.conftest import NARROW, WIDE
+from tests.look.browser.conftest import NARROW, WIDE, settled
 from tests.look.browser.models import minilm
 from tests.tasks import copying
 
@@ -20,6 +20,7 @@ def read(page, text: str, second: str | None = None) -> None:
     if second is not None:
         page.fill("#second", second)
     page.press("#text", "Enter")
+    settled(page)
 
 
 def chosen(page) -> list[tuple[str, str]]:

@@ -37,8 +37,9 @@ def test_a_saved_page_opens_from_a_disk(opened, tmp_path):
     assert shown == pytest.approx(weights.sort(descending=True).values[: len(shown)].tolist(), abs=6e-4)
     for view in page.eval_on_selector_all("#tabs button", "tabs => tabs.map(t => t.id)"):
         page.click(f"#{view}")
-        page.wait_for_timeout(150)
+        until(page, "document.querySelector('#said').textContent !== 'Reading …'")
         assert page.inner_text("#said") == ""
+        assert page.inner_text("[data-view]").strip()
 
 
 def test_a_page_of_twelve_layers_and_heads_stays_small(tmp_path):
@@ -161,7 +162,8 @@ def test_markup_in_a_text_stays_text(opened, served):
         if page.locator("#text").count():
             page.fill("#text", MARKUP)
             page.click("#go")
-            page.wait_for_timeout(200)
+            until(page, "document.querySelector('#said').textContent !== 'Reading …'")
+            assert page.inner_text("#said") == ""
     page.click("#tab-neuron")
     page.wait_for_selector("#queries button")
     shown = page.eval_on_selector_all("#queries button", "all => all.map(each => each.textContent)")

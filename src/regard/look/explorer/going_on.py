@@ -42,7 +42,7 @@ def go_on(
     *,
     text: str,
     kept: int | None = None,
-    ids: list[int] = [],  # noqa: B006  # never changed, and a list is what JSON has
+    ids: list[int] | None = None,
     count: int = 0,
     method: Literal["greedy", "sample"] = "greedy",
     temperature: float = 1.0,
@@ -56,6 +56,7 @@ def go_on(
     if not isinstance(task, Generator):
         raise Refused(f"this {explorer.kind} does not go on where a text ends: look at a language model")
     check_text(text)
+    ids = [] if ids is None else ids
     prompt = _prompt(explorer, task, text, kept)
     _check_ids(explorer, task, ids)
     room = _room(task, len(prompt) + len(ids))

@@ -145,6 +145,8 @@ function half(bits) {
 const fixed = (number, digits = 3) => number.toFixed(digits).replace(/^-(0\.?0*)$/, '$1');
 const percent = (share) => `${(100 * share).toFixed(share > 0 && share < 0.0995 ? 1 : 0)} %`;
 
+const layerName = (layer) => (layer === 0 ? 'embedding' : `layer ${layer}`);
+
 /** A spelling that can be seen: spaces and line ends too. */
 const shown = (token) => (token === '' ? '∅' : token.replace(/\n/g, '↵').replace(/\t/g, '⇥'));
 

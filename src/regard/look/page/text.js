@@ -51,9 +51,9 @@ function withText(root, draw) {
   show();
 }
 
-function languages() {
+function languages(changed = redraw) {
   if (about.languages.length < 2) return null;
-  return choice('into', about.languages.map((each) => [each, each]), state.to, (to) => { state.to = to; redraw(); });
+  return choice('into', about.languages.map((each) => [each, each]), state.to, (to) => { state.to = to; changed(); }, { id: 'to' });
 }
 
 /** What rows or columns stand for: tokens, or words; each with its places among the tokens. */

@@ -59,7 +59,6 @@ function drawMoves(root, given, answer) {
   const map = el('canvas', { id: 'context-map', role: 'img', 'aria-label': 'The word in each sentence as a point' });
   const table = el('div', { class: 'scroll' }), told = el('p', { id: 'context-pair', 'aria-live': 'polite' }), mapped = el('p', { class: 'faint' });
   const heading = el('h3', {});
-  const layerName = (layer) => (layer === 0 ? 'embedding' : `layer ${layer}`);
   const range = slider('Layer', 0, layers - 1, CONTEXT.layer, (layer) => { CONTEXT.layer = layer; paint(); }, { id: 'context-layer' });
 
   function pairLine(at) {

@@ -19,7 +19,6 @@ const LAYER_HOWS = {
   several: 'The labels, by the head, from the states of each layer.',
   number: 'The number, by the head, from the states of each layer.',
 };
-const layerName = (layer) => (layer === 0 ? 'embedding' : `layer ${layer}`);
 
 async function drawLayers(root) {
   const text = JSON.stringify(given());

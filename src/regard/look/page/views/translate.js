@@ -85,16 +85,11 @@ function drawTranslate(root) {
           (i) => { Object.assign(state, saved[i]); show(); }, { id: 'texts' })
         : el('label', { class: 'wide' }, 'Text', text),
       el('div', { class: 'row' },
-        saved.length ? null : translateLanguages(show), wide,
+        saved.length ? null : languages(show), wide,
         el('span', { class: 'faint' }, saved.length ? 'This page was saved: it shows the answers it carries.' : 'Wider beams follow more translations side by side.'))),
     below);
   if (state.draft === null) show();
   else take(); // it was typed just before the view was drawn again
-}
-
-function translateLanguages(changed) {
-  if (about.languages.length < 2) return null;
-  return choice('into', about.languages.map((each) => [each, each]), state.to, (to) => { state.to = to; changed(); }, { id: 'to' });
 }
 
 function drawTranslated(root, found, show) {
