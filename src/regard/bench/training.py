@@ -16,7 +16,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -32,6 +32,7 @@ from regard.models.heads import MaskedConfig
 from regard.models.presets import DECODERS, ENCODERS, SEQ2SEQ
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.layers import TransformerLayer
+from regard.nn.stacks import TransformerConfig
 from regard.tasks.encoders.masked import MaskedBatch
 from regard.tasks.encoders.pretrain import PretrainLoss
 from regard.tasks.language.blocks import TextBatch
@@ -45,15 +46,18 @@ from regard.train.optim import OptimizerConfig
 from regard.train.ranks import Ranks
 
 ROUNDS, STEPS, BATCHES, SHARE = 5, 10, 4, 0.15
-BERT, GPT, PAIRS = 30_522, 50_257, 32_000
+BERT, GPT = 30_522, 50_257
+
+
+Step = Callable[[], None]
 
 
 @dataclass(frozen=True)
 class Work:
-    """One row: both sides' step, and the real tokens of a step of each."""
+    """One row: what makes each side's step, and the real tokens of a step of each."""
 
-    ours: Callable[[], None]
-    theirs: Callable[[], None]
+    ours: Callable[[], Step]
+    theirs: Callable[[], Step]
     tokens: tuple[float, float]
     flops: float
     """Useful ones, for one token of ours."""
@@ -121,11 +125,10 @@ def their_step(model: nn.Module, batches: Sequence[dict[str, Tensor]]) -> Callab
     return step
 
 
-def drawn_lengths(kind: str, slots: int, chance: np.random.Generator) -> list[int]:
-    """Sequences that fill so many slots, or nearly."""
-    if kind.isdigit():
-        return [int(kind)] * (slots // int(kind))
-    mean, most = (160, 512) if kind == "mixed" else (27, 128)
+def drawn_lengths(mean: int, most: int, slots: int, chance: np.random.Generator) -> list[int]:
+    """Of sequences that fill so many slots, or nearly: log-normal, or all alike."""
+    if mean == most:
+        return [most] * (slots // most)
     found: list[int] = []
     while True:
         length = int(np.clip(chance.lognormal(np.log(mean) - 0.18, 0.6), 4, most))
@@ -154,14 +157,13 @@ def body(model: nn.Module) -> int:
     )
 
 
-def masked(kind: str, slots: int = 32_768) -> Work:
+def masked(mean: int, longest: int, slots: int = 32_768) -> Work:
     from transformers import BertConfig, BertForMaskedLM
 
     chance = np.random.default_rng(0)
-    longest = int(kind) if kind.isdigit() else 512
-    drawn = [drawn_lengths(kind, slots, chance) for _ in range(BATCHES)]
+    drawn = [drawn_lengths(mean, longest, slots, chance) for _ in range(BATCHES)]
     most = max(map(len, drawn)) + slots // longest + 1
-    model = Headed(HeadedConfig(encoder=ENCODERS["base"](BERT), head=MaskedConfig())).cuda().train()
+    model = Headed(HeadedConfig(encoder=ENCODERS["base"](BERT), head=MaskedConfig())).train()
     chosen = round(SHARE * slots)
     batches = []
     for lengths in drawn:
@@ -180,12 +182,13 @@ def masked(kind: str, slots: int = 32_768) -> Work:
         theirs.append({"input_ids": ids, "attention_mask": real, "labels": labels})
         counts.append(int(real.sum()))
     config = BertConfig(vocab_size=BERT, attn_implementation="sdpa")
-    mean = statistics.fmean(length for lengths in drawn for length in lengths)
+    seen = np.concatenate(drawn)
+    seen = (seen**2).sum() / seen.sum()  # tokens that a token sees, on average
     d_model, layers = 768, 12
-    flops = 6 * body(model) + SHARE * 6 * (BERT * d_model + d_model**2) + layers * 12 * mean * d_model
+    flops = 6 * body(model) + SHARE * 6 * (BERT * d_model + d_model**2) + layers * 12 * seen * d_model
     return Work(
-        stepping(engine(model, PretrainLoss(model)), batches),
-        their_step(BertForMaskedLM(config), theirs),
+        lambda: stepping(engine(model.cuda(), PretrainLoss(model)), batches),
+        lambda: their_step(BertForMaskedLM(config), theirs),
         (statistics.fmean(map(sum, drawn)), statistics.fmean(counts)),
         flops,
     )
@@ -195,7 +198,7 @@ def language(longest: int = 1024, slots: int = 16_384) -> Work:
     from transformers import GPT2Config, GPT2LMHeadModel
 
     rows = slots // longest
-    model = Decoder(DECODERS["base"](GPT)).cuda().train()
+    model = Decoder(DECODERS["base"](GPT)).train()
     batches = []
     for _ in range(BATCHES):
         text = laid([longest] * rows, slots, rows, longest, GPT)
@@ -204,50 +207,50 @@ def language(longest: int = 1024, slots: int = 16_384) -> Work:
     config = GPT2Config(vocab_size=GPT, attn_implementation="sdpa")
     flops = 6 * body(model) + 6 * GPT * 768 + 12 * 12 * longest / 2 * 768
     return Work(
-        stepping(engine(model, LanguageLoss(model)), batches),
-        their_step(GPT2LMHeadModel(config), [{"input_ids": each, "labels": each} for each in ids]),
+        lambda: stepping(engine(model.cuda(), LanguageLoss(model)), batches),
+        lambda: their_step(GPT2LMHeadModel(config), [{"input_ids": each, "labels": each} for each in ids]),
         (slots, slots),
         flops,
     )
 
 
-def translation(slots: int = 25_600) -> Work:
+def translation(size: str, vocabulary: int, slots: int, mean: int) -> Work:
     from transformers import MarianConfig, MarianMTModel
 
     chance = np.random.default_rng(0)
     longest = 128
-    drawn = [drawn_lengths("pairs", slots, chance) for _ in range(BATCHES)]
+    drawn = [drawn_lengths(mean, longest, slots, chance) for _ in range(BATCHES)]
     most = max(map(len, drawn)) + slots // longest + 1
-    model = Seq2Seq(SEQ2SEQ["base"](PAIRS)).cuda().train()
+    shape = SEQ2SEQ[size](vocabulary)
+    model = Seq2Seq(shape).train()
     batches = []
     for lengths in drawn:
-        source, inputs = (laid(lengths, slots, most, longest, PAIRS) for _ in range(2))
-        labels = torch.randint(0, PAIRS, (slots,))
+        source, inputs = (laid(lengths, slots, most, longest, vocabulary) for _ in range(2))
+        labels = torch.randint(0, vocabulary, (slots,))
         labels[sum(lengths) :] = HIDDEN
         batches.append(PairBatch(source, inputs, labels))
-    rows = 256
+    rows = min(256, min(map(len, drawn)))
     theirs, counts = [], []
     for lengths in drawn:
-        alike = sorted(lengths)[: rows * (len(lengths) // rows)][
-            -rows:
-        ]  # of like length, as their samplers do
-        width = -(-max(alike) // 64) * 64
-        ids, real = padded(alike, width, PAIRS)
-        theirs.append(
-            {"input_ids": ids, "attention_mask": real, "labels": ids.masked_fill(real == 0, HIDDEN)}
-        )
+        first = (len(lengths) - rows) // 2
+        alike = sorted(lengths)[first : first + rows]  # of like length, as their samplers do
+        ids, real = padded(alike, -(-max(alike) // 32) * 32, vocabulary)
+        labels = ids.masked_fill(real == 0, HIDDEN)
+        theirs.append({"input_ids": ids, "attention_mask": real, "labels": labels})
         counts.append(int(real.sum()))
+    d_model, body_of = shape.decoder.d_model, cast(TransformerConfig, shape.decoder.body)
+    d_ff, heads, layers = body_of.feed_forward.d_ff, body_of.attention.heads, body_of.layers
     config = MarianConfig(
-        vocab_size=PAIRS, d_model=512, encoder_layers=6, decoder_layers=6, encoder_ffn_dim=2048,
-        decoder_ffn_dim=2048, encoder_attention_heads=8, decoder_attention_heads=8, pad_token_id=0,
-        decoder_start_token_id=0, max_position_embeddings=512, attn_implementation="sdpa",
+        vocab_size=vocabulary, d_model=d_model, encoder_layers=layers, decoder_layers=layers,
+        encoder_ffn_dim=d_ff, decoder_ffn_dim=d_ff, encoder_attention_heads=heads,
+        decoder_attention_heads=heads, pad_token_id=0, decoder_start_token_id=0,
+        max_position_embeddings=512, attn_implementation="sdpa",
     )  # fmt: skip
-    flops = 6 * body(model) + 6 * PAIRS * 512
     return Work(
-        stepping(engine(model, TranslationLoss(model, LossConfig())), batches),
-        their_step(MarianMTModel(config), theirs),
+        lambda: stepping(engine(model.cuda(), TranslationLoss(model, LossConfig())), batches),
+        lambda: their_step(MarianMTModel(config), theirs),
         (statistics.fmean(map(sum, drawn)), statistics.fmean(counts)),
-        flops,
+        6 * body(model) + 6 * vocabulary * d_model,
     )
 
 
@@ -285,11 +288,12 @@ def compare(name: str, work: Callable[[], Work], highest: float, grid: Grid) -> 
 
 
 ROWS: dict[str, Callable[[], Work]] = {
-    "BERT-base, 128": lambda: masked("128"),
-    "BERT-base, 512": lambda: masked("512"),
-    "BERT-base, up to 512": lambda: masked("mixed"),
-    "GPT-2, 1024": language,
-    "Transformer-base, translation": translation,
+    "BERT-base, length 128": lambda: masked(128, 128),
+    "BERT-base, length 512": lambda: masked(512, 512),
+    "BERT-base, up to 512, mean 160": lambda: masked(160, 512),
+    "GPT-2, length 1024": language,
+    "Transformer-base, mean 27": lambda: translation("base", 32_000, 25_600, 27),
+    "Transformer-small, mean 15": lambda: translation("small", 10_000, 4096, 15),
 }
 
 
