@@ -24,7 +24,7 @@ check: setup
 	$(BIN)/mypy
 
 bench: setup
-	$(BIN)/python -m bench
+	$(BIN)/regard bench --to docs
 
 docs: setup
 	$(BIN)/python docs/contents.py --write

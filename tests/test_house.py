@@ -16,6 +16,7 @@ SOURCE = ROOT / "src" / "regard"
 LAYERS = [
     {"__main__"},
     {"cli"},
+    {"bench"},
     {"serve", "look"},
     {"tasks"},
     {"train", "decode", "hub"},

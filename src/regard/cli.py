@@ -534,8 +534,11 @@ def export(
     model: Annotated[Path, typer.Argument(help="A model folder.")],
     out: Annotated[Path, typer.Argument(help="The folder to write.")],
     to: Annotated[
-        Literal["hf", "ctranslate2"],
-        typer.Option("--to", help="hf: what transformers reads; ctranslate2: a translator for that engine."),
+        Literal["hf", "ctranslate2", "onnx"],
+        typer.Option(
+            "--to",
+            help="hf: what transformers reads; ctranslate2: a translator for that engine; onnx: any model.",
+        ),
     ] = "hf",
     precision: Annotated[
         Literal["float32", "int8"] | None,
@@ -544,7 +547,7 @@ def export(
     samples: Annotated[
         Path | None,
         typer.Option(
-            "--samples", help="With ctranslate2: sentences, one a line, that both must translate alike."
+            "--samples", help="With ctranslate2 and onnx: sentences, one a line, that both must read alike."
         ),
     ] = None,
 ) -> None:
@@ -850,6 +853,31 @@ def look(
         device=device,
         console=Console(),
     )
+
+
+@app.command()
+def bench(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Which ones; unless given, all that this machine can run.")
+    ] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", help="Keep the results here: speed/NAME.json, and speed.md with a picture."),
+    ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option("--write", help="Measure nothing; write speed.md and its picture from what is here."),
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="Show what there is.")] = False,
+) -> None:
+    """Measure speed side by side with other libraries, on this machine."""
+    from rich.console import Console
+
+    from regard.bench import commands
+
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    measured = commands.bench(names or [], to=to, write=write, listed=listed, console=console)
+    raise typer.Exit(0 if measured else 1)
 
 
 @app.command()

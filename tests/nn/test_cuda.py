@@ -30,6 +30,9 @@ BF16 = 1e-2
 MASKS = {"full": FULL, "causal": CAUSAL, "sliding": Mask(before=5, after=0), "local": Mask(before=3, after=4)}
 LAYOUTS = {
     "mixed": ([3, 50, 50, 1, 130], [3, 50, 50, 1, 130]),
+    "short": ([3, 20, 60, 1, 33], [3, 20, 60, 1, 33]),
+    "of one block": ([128, 100, 65], [128, 100, 65]),
+    "long": ([300, 513], [300, 513]),
     "empty ones": ([3, 0, 50, 0], [3, 0, 50, 0]),
     "cross": ([7, 1, 64, 33], [60, 6, 4, 130]),
     "nothing to ask": ([7, 5, 0], [9, 0, 4]),

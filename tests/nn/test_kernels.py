@@ -159,7 +159,7 @@ def test_the_variable_length_kernel_is_told_the_reach_of_a_mask(mask, size, monk
     told = {}
     monkeypatch.setattr(kernels, "varlen_attn", lambda q, *_, **facts: told.update(facts) or q, raising=False)
     layout = Layout.of([3, 5])
-    kernels._varlen(*draw(layout, layout)[:3], layout, layout, mask, 1.0)
+    kernels._torch_varlen(*draw(layout, layout)[:3], layout, layout, mask, 1.0)
     assert told["window_size"] == size
 
 

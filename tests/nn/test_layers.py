@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from bench.peers import copy_layer, torch_encoder
+from regard.bench.peers import copy_layer, torch_encoder
 from regard.layout import Layout
 from regard.nn.initialize import InitialConfig, initialize
 from regard.nn.layers import FeedForward, FeedForwardConfig, NormConfig, Residual, build_norm
@@ -235,3 +235,14 @@ def test_a_decoder_layer_without_its_memory_says_so():
     part, layout = stack(causal=True, d_memory=32), Layout.of([2])
     with pytest.raises(ValueError, match="give it the encoder's memory"):
         part(torch.randn(2, 32, dtype=torch.float64), layout)
+
+
+@pytest.mark.parametrize("kind", ["layer", "rms"])
+def test_under_autocast_a_norm_computes_in_float32_and_the_stream_keeps_its_precision(kind):
+    norm = build_norm(NormConfig(kind=kind), 64)
+    x = (torch.randn(5, 64) * 30 + 100).bfloat16()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = norm(x)
+    assert found.dtype == torch.bfloat16
+    assert torch.equal(found, norm(x.float()).bfloat16())
+    assert norm(x.float()).dtype == torch.float32

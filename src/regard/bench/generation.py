@@ -1,24 +1,23 @@
 """Continuing a text, against `generate` of transformers with the same random weights, in GPT-2's small shape.
 
-CPU: a prompt of 32 tokens, 64 new ones, batches of 1, 8 and 64, in float32 (packed, as `regard generate` does
-it) and in int8; theirs is float32. An NVIDIA GPU: 128 new tokens, batches of 1 and 64, both in bfloat16, our
-steps captured. The likeliest token each time, from ids to ids. Sides run in turns, five rounds; the median of
-the ratio of new tokens a second is reported. On the CPU in float32 both sides must write the same tokens. (In
-other formats a random model, whose best tokens are nearly as good as each other, soon writes something else.)
+On the CPU: a prompt of 32 tokens, 64 new ones, batches of 1, 8 and 64, in float32 (packed, as `regard
+generate` does it) and in int8; theirs is float32. The likeliest token each time, from ids to ids. In float32
+both sides must write the same tokens. (In other formats a random model, whose best tokens are nearly as good
+as each other, soon writes something else.) `generation_cuda.py` has the same on a GPU.
 """
 
 import os
-import statistics
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
-from rich.table import Table as Grid
 from torch import Tensor
 
+from regard.bench.results import BenchError, Report, Row, compared, named, processor, report, skipped
+from regard.bench.timing import in_turns, rates
 from regard.decode import DecodeConfig, decode
 from regard.decode.captured import CapturedStepper
 from regard.hub.families import GPT2
@@ -28,13 +27,18 @@ from regard.models.presets import gpt
 from regard.nn.packed import pack
 from regard.nn.quantized import quantize
 
-ROUNDS, VOCABULARY, PROMPT = 5, 50257, 32
+TITLE = "Continuing a text on the CPU: GPT-2's small shape, against generate of transformers"
+METHOD = (
+    "The same random weights, a prompt of 32 tokens, 64 new ones, the likeliest each time, ids to ids; "
+    "theirs is float32, and in float32 both sides must write the same tokens."
+)
+VOCABULARY, PROMPT = 50257, 32
+WORK, UNIT = "GPT-2 small", "tokens/s"
 Continue = Callable[[Tensor, int], list[list[int]]]
 """From prompts and a number of new tokens to the tokens behind each prompt's first."""
 
 
 def peer() -> Any:
-    os.environ["HF_HUB_OFFLINE"] = "1"
     from transformers import GPT2Config, GPT2LMHeadModel
 
     torch.manual_seed(0)
@@ -81,75 +85,55 @@ def theirs(model: Any) -> Continue:
     return go_on
 
 
-def seconds(work: Continue, prompts: Tensor, new: int) -> float:
-    start = time.perf_counter()
-    work(prompts, new)  # ends with the tokens on the host
-    return time.perf_counter() - start
+def agreement(found: list[list[int]], expected: list[list[int]], new: int) -> float:
+    """The share of the new tokens that are the same."""
+    both = zip(found, expected, strict=True)
+    same = sum(a == b for row, wanted in both for a, b in zip(row, wanted, strict=True))
+    return (same - len(expected) * (PROMPT - 1)) / (len(expected) * new)
 
 
-def compare(sides: dict[str, Continue], other: Continue, batch: int, new: int, grid: Grid) -> None:
+def compare(sides: Mapping[str, Continue], other: Continue, batch: int, new: int) -> Iterator[Row]:
+    """A row for each of our sides, named by its precision."""
     prompts = torch.randint(0, VOCABULARY - 1, (batch, PROMPT))
     expected = other(prompts, new)  # a round before the first warms up
     agreed = {}
     for name, side in sides.items():
         found = side(prompts, new)
-        both = zip(found, expected, strict=True)
-        same = sum(a == b for row, wanted in both for a, b in zip(row, wanted, strict=True))
-        agreed[name] = (same - batch * (PROMPT - 1)) / (batch * new)
+        agreed[name] = agreement(found, expected, new)
         if "float32" in name and found != expected:
-            raise RuntimeError(f"{name}, batch {batch}: {agreed[name]:.1%} of transformers' tokens, not all")
-    times: dict[str, list[float]] = {name: [] for name in sides}
-    peers: list[float] = []
-    for _ in range(ROUNDS):
-        peers.append(seconds(other, prompts, new))
-        for name, side in sides.items():
-            times[name].append(seconds(side, prompts, new))
-    rate = batch * new / statistics.median(peers)
-    for name, own in times.items():
-        ratios = sorted(theirs / mine for theirs, mine in zip(peers, own, strict=True))
-        grid.add_row(
-            str(batch),
-            name,
-            f"{batch * new / statistics.median(own):,.0f}",
-            f"{rate:,.0f}",
-            f"{statistics.median(ratios):.2f}",
-            f"{ratios[0]:.2f} - {ratios[-1]:.2f}",
-            f"{agreed[name]:.0%}",
+            raise BenchError(f"{name}, batch {batch}: {agreed[name]:.1%} of transformers' tokens, not all")
+    # Every side ends with its tokens on the host: there is nothing to wait for.
+    times = in_turns({name: partial(side, prompts, new) for name, side in {"": other, **sides}.items()})
+    for name in sides:
+        yield compared(
+            rates(batch * new, times[name]),
+            rates(batch * new, times[""]),
+            work=f"{WORK}, {new} new tokens",
+            setting=f"{name}, batch {batch}",
+            unit=UNIT,
+            peer=named("transformers"),
+            notes=f"same tokens: {100 * agreed[name]:.0f} %",
         )
 
 
-def table(title: str) -> Grid:
-    grid = Grid(title=title)
-    for column in ("batch", "regard", "tokens/s", "transformers", "times as fast", "range", "same tokens"):
-        grid.add_column(column)
-    return grid
+def without(error: ImportError, setting: str) -> Row:
+    return skipped(error, work=WORK, setting=setting, unit=UNIT, peer="transformers")
 
 
-def on_cpu(console: Console, model: Any) -> None:
+@torch.no_grad()
+def rows() -> list[Row]:
+    try:
+        model = peer()
+    except ImportError as error:
+        return [without(error, "float32 and int8")]
     decoder = same_weights(model)
-    sides = {
-        "float32": ours(pack(decoder)),
-        "int8": ours(quantize(decoder)),
-    }
-    grid = table(f"GPT-2 small, 64 new tokens, CPU, {torch.get_num_threads()} threads")
-    for batch in (1, 8, 64):
-        compare(sides, theirs(model), batch, 64, grid)
-    console.print(grid)
+    sides = {"float32": ours(pack(decoder)), "int8": ours(quantize(decoder))}
+    return [row for batch in (1, 8, 64) for row in compare(sides, theirs(model), batch, 64)]
 
 
-def on_cuda(console: Console, model: Any) -> None:
-    captured = CapturedStepper(same_weights(model).cuda(), precision="bfloat16")
-    grid = table(f"GPT-2 small, 128 new tokens, bfloat16, {torch.cuda.get_device_name()}")
-    half = model.cuda().to(torch.bfloat16)
-    for batch in (1, 64):
-        compare({"captured": ours(captured)}, theirs(half), batch, 128, grid)
-    console.print(grid)
-
-
-def main() -> None:
-    console = Console()
+def measure(console: Console) -> Report | None:
     torch.set_num_threads(min(2, os.cpu_count() or 1))
-    with torch.no_grad():
-        if torch.cuda.is_available():
-            on_cuda(console, peer())
-        on_cpu(console, peer())
+    found = rows()
+    return report(
+        "generation", title=TITLE, method=METHOD, machine=processor(), rows=found, peers=["transformers"]
+    )

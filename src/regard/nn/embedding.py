@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.nn.dropout import Dropout
 from regard.nn.positions import LearnedPositions, SinusoidalPositions
 
 
@@ -54,7 +55,7 @@ class Embedding(nn.Module):
         self.segments = nn.Embedding(config.segments, d_model) if config.segments else None
         self.positions = positions
         self.norm = norm
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(
         self,
@@ -77,6 +78,8 @@ class Embedding(nn.Module):
             raise ValueError("segments were given to an embedding without any: set embedding.segments=2")
         if self.norm is not None:
             x = self.norm(x)
+        if torch.is_autocast_enabled(x.device.type):  # sums of two halves are rounded once, here or there
+            x = x.to(torch.get_autocast_dtype(x.device.type))
         return self.dropout(x)
 
 

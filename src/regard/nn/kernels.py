@@ -1,7 +1,8 @@
 """Attention over packed sequences, from the fastest kernel that can do what is asked.
 
     equation  `regard.nn.attention.attend`, one sequence after the other
-    varlen    the variable-length flash kernel of PyTorch: CUDA, half precision, no weights ever in memory
+    varlen    flash kernels for variable lengths: CUDA, half precision, no weights ever in memory. Our own
+              (regard.nn.flash); for windows and unusual widths of heads, PyTorch's
     grouped   the flash kernel for the CPU, once for each group of like lengths (regard.nn.grouped)
     padded    one `scaled_dot_product_attention` over a padded grid: any device, bias, mask and dropout
 
@@ -11,6 +12,7 @@ one place that decides, and says why.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from inspect import signature
 from typing import Any, Literal, cast
 
@@ -32,6 +34,10 @@ if torch.backends.cuda.is_built():  # it brings torch's compiler along, and with
     _SHARED_HEADS: dict[str, Any] = (
         {"enable_gqa": True} if "enable_gqa" in signature(varlen_attn).parameters else {}
     )
+
+_TRITON = torch.backends.cuda.is_built() and find_spec("triton") is not None
+if _TRITON:
+    from regard.nn.flash import attend_flash, attend_joined, fits
 
 Kernel = Literal["equation", "varlen", "grouped", "padded"]
 
@@ -109,9 +115,11 @@ def attend_packed(
     scale: float | None = None,
     dropout: float = 0.0,
     kernel: Kernel | Literal["auto"] = "auto",
+    joined: Float[Tensor, "queries all_heads d_head"] | None = None,
 ) -> Output:
     """Each sequence of queries attends to the keys of the same sequence. `bias` is between positions: a
-    sequence takes the corner of its own size. `dropout` always applies when it is given."""
+    sequence takes the corner of its own size. `dropout` always applies when it is given. `joined` holds
+    queries, keys and values side by side, for a kernel that can use it: its gradient is then one piece."""
     for name, tokens, layout in (("queries", queries, query_layout), ("keys", keys, key_layout)):
         if len(tokens) != layout.tokens:
             raise ValueError(f"{len(tokens)} {name} but a layout of {layout.tokens} tokens: they must agree")
@@ -134,7 +142,7 @@ def attend_packed(
     )
     match choice.kernel:
         case "varlen":
-            return _varlen(queries, keys, values, query_layout, key_layout, mask, scale)
+            return _varlen(queries, keys, values, query_layout, key_layout, mask, scale, joined)
         case "grouped":
             before, after = _reach(mask)
             offsets = query_layout.host_offsets, key_layout.host_offsets
@@ -171,6 +179,26 @@ def _each(
 
 
 def _varlen(
+    queries: Queries,
+    keys: Keys,
+    values: Values,
+    query_layout: Layout,
+    key_layout: Layout,
+    mask: Mask,
+    scale: float,
+    joined: Tensor | None,
+) -> Output:
+    if not _TRITON or not fits(queries.shape[-1]) or mask.before is not None or mask.after not in (None, 0):
+        return _torch_varlen(queries, keys, values, query_layout, key_layout, mask, scale)
+    causal = mask.after == 0
+    offsets, longest = query_layout.offsets, query_layout.longest
+    if joined is not None and joined.dtype == queries.dtype:
+        return attend_joined(joined, queries.shape[1], offsets, longest, causal=causal, scale=scale)
+    keys_of = key_layout.offsets, key_layout.longest
+    return attend_flash(queries, keys, values, offsets, longest, *keys_of, causal=causal, scale=scale)
+
+
+def _torch_varlen(
     queries: Queries,
     keys: Keys,
     values: Values,

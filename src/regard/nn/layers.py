@@ -25,6 +25,8 @@ from torch import Tensor, nn
 from regard.config import check_choices
 from regard.layout import Layout
 from regard.nn import Stream
+from regard.nn.dropout import Dropout
+from regard.nn.gelu import gelu, gelu_tanh
 from regard.nn.masks import Mask
 from regard.nn.multihead import CrossAttention, SelfAttention
 from regard.nn.state import CrossCache, Memory, SelfCache
@@ -45,12 +47,26 @@ class NormConfig:
             raise ValueError(f"norm.eps={self.eps} must be greater than 0")
 
 
+class LayerNorm(nn.LayerNorm):
+    """In the precision of its weights; the stream keeps its own."""
+
+    def forward(self, x: Float[Tensor, "... d_model"]) -> Float[Tensor, "... d_model"]:
+        return super().forward(x.to(self.weight.dtype)).to(x.dtype)
+
+
+class RMSNorm(nn.RMSNorm):
+    """The same of the other norm."""
+
+    def forward(self, x: Float[Tensor, "... d_model"]) -> Float[Tensor, "... d_model"]:
+        return super().forward(x.to(self.weight.dtype)).to(x.dtype)
+
+
 def build_norm(config: NormConfig, d_model: int) -> nn.Module:
     match config.kind:
         case "layer":
-            return nn.LayerNorm(d_model, eps=config.eps)
+            return LayerNorm(d_model, eps=config.eps)
         case "rms":
-            return nn.RMSNorm(d_model, eps=config.eps)
+            return RMSNorm(d_model, eps=config.eps)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,7 +99,7 @@ class FeedForward(nn.Module):
         # With a gate, both its matrix and W_1 in one: [gate ; inner].
         self.inner = nn.Linear(d_model, 2 * d_ff if self.gated else d_ff, bias=config.bias)
         self.output = nn.Linear(d_ff, d_model, bias=config.bias)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Stream) -> Stream:
         return self.output(self.dropout(self.activate(self.inner(x))))
@@ -92,6 +108,8 @@ class FeedForward(nn.Module):
         match self.activation:
             case "relu":
                 return F.relu(inner)
+            case "gelu" | "gelu_tanh" if torch.compiler.is_compiling() and inner.dtype.itemsize == 2:
+                return gelu(inner) if self.activation == "gelu" else gelu_tanh(inner)
             case "gelu":
                 return F.gelu(inner) if torch.is_grad_enabled() else torch.ops.aten.gelu_(inner)
             case "gelu_tanh":
@@ -114,7 +132,7 @@ class Residual(nn.Module):
         super().__init__()
         self.norm = norm
         self.place = place
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Stream, layer: Sublayer) -> Stream:
         match self.place:

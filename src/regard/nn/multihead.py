@@ -29,6 +29,7 @@ from regard.nn.state import SelfCache
 Queries = Float[Tensor, "tokens heads d_head"]
 Keys = Float[Tensor, "tokens kv_heads d_head"]
 Values = Float[Tensor, "tokens kv_heads d_value"]
+Joined = Float[Tensor, "tokens all_heads d_head"]
 Weights = Float[Tensor, "heads query key"]
 
 
@@ -165,7 +166,9 @@ class SelfAttention(_Heads):
         self.bias = bias
 
     def forward(self, x: Stream, layout: Layout, mask: Mask = FULL) -> Stream:
-        return self.attend(*self.queries_keys_values(x, layout.positions, layout.longest), layout, mask)
+        projected = self.project(x)
+        parts = self._cut(projected, layout.positions, layout.longest)
+        return self.attend(*parts, layout, mask, self._joined(projected))
 
     def prefill(self, x: Stream, layout: Layout, mask: Mask, cache: SelfCache) -> Stream:
         """The same, and the keys and values are kept: sequence r in row r of the cache."""
@@ -173,7 +176,16 @@ class SelfAttention(_Heads):
         cache.write(*self._widened(keys, values, cache), layout)
         return self.attend(queries, keys, values, layout, mask)
 
-    def attend(self, queries: Queries, keys: Keys, values: Values, layout: Layout, mask: Mask) -> Stream:
+    def attend(
+        self,
+        queries: Queries,
+        keys: Keys,
+        values: Values,
+        layout: Layout,
+        mask: Mask,
+        joined: Joined | None = None,
+    ) -> Stream:
+        """`joined` is what all three were cut from, if they still are as they were cut."""
         heads = attend_packed(
             queries,
             keys,
@@ -184,6 +196,7 @@ class SelfAttention(_Heads):
             bias=self.position_bias(layout.longest, queries.device),
             dropout=self.active_dropout,
             kernel=self.kernel,
+            joined=joined,
         )
         return self.merge(heads)
 
@@ -236,7 +249,16 @@ class SelfAttention(_Heads):
     def queries_keys_values(
         self, x: Stream, positions: Int[Tensor, "tokens"], longest: int
     ) -> tuple[Queries, Keys, Values]:
-        projected = self.project(x)
+        return self._cut(self.project(x), positions, longest)
+
+    def _joined(self, projected: Float[Tensor, "tokens width"]) -> Joined | None:
+        if self.d_value != self.d_head or self.rotary is not None:
+            return None
+        return projected.view(-1, self.heads + 2 * self.kv_heads, self.d_head)
+
+    def _cut(
+        self, projected: Float[Tensor, "tokens width"], positions: Int[Tensor, "tokens"], longest: int
+    ) -> tuple[Queries, Keys, Values]:
         if self.d_value == self.d_head:  # one cut for all three
             counts = [self.heads, self.kv_heads, self.kv_heads]
             queries, keys, values = projected.view(-1, sum(counts), self.d_head).split(counts, dim=1)

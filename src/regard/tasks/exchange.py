@@ -9,10 +9,11 @@ from regard.config import ConfigError
 from regard.hub import is_decoder, is_foreign, read_decoder, read_folder, write_folder
 from regard.tasks.deploy.export import export
 from regard.tasks.deploy.folder import Precision
+from regard.tasks.deploy.onnx_export import export_onnx
 from regard.tasks.encoders.start import open_encoder, save_checkpoint
 from regard.tasks.folder import FolderError, read_config
 from regard.tasks.language.start import is_language, open_language, save_language
-from regard.tasks.load import load_as
+from regard.tasks.load import load, load_as
 from regard.tasks.terminal import say
 from regard.tasks.translator import Translator
 from regard.text import read_lines
@@ -45,24 +46,34 @@ def send_out(
     model: Path,
     out: Path,
     *,
-    to: Literal["hf", "ctranslate2"] = "hf",
+    to: Literal["hf", "ctranslate2", "onnx"] = "hf",
     precision: Precision | None = None,
     samples: Path | None = None,
     console: Console,
 ) -> None:
     """One of our models as a folder that transformers reads, and sentence-transformers where it embeds; or a
-    translator as one that CTranslate2 runs."""
+    translator as one that CTranslate2 runs; or any model as graphs that onnxruntime runs."""
     _refuse_full(out)
+    if precision is not None and to != "ctranslate2":
+        raise ConfigError(
+            "--precision is for --to ctranslate2: leave it out, weights are written as they are"
+        )
+    if samples is not None and to == "hf":
+        raise ConfigError(
+            "--samples is for --to ctranslate2 and onnx: leave it out, weights are compared here"
+        )
+    texts = [] if samples is None else _texts(samples)
     if to == "ctranslate2":
         translator = load_as(Translator, model, device="cpu", precision="float32")
-        texts = [] if samples is None else _texts(samples)
         export(translator, out, precision=precision or "float32", samples=texts, console=console)
         return
-    if precision is not None or samples is not None:
-        given = "--precision" if precision is not None else "--samples"
-        raise ConfigError(f"{given} is for --to ctranslate2: leave it out, weights are written as they are")
+    if to == "onnx":
+        export_onnx(load(model, device="cpu", precision="float32"), out, samples=texts, console=console)
+        return
     if model.is_dir() and not is_foreign(model) and read_config(model).get("task") == "translate":
-        raise ConfigError(f"{model}: a translator, which transformers has no class for: use --to ctranslate2")
+        raise ConfigError(
+            f"{model}: a translator, which transformers has no class for: use --to ctranslate2 or onnx"
+        )
     if model.is_dir() and is_language(model):
         write_folder(open_language(model), out)
     else:
@@ -73,7 +84,7 @@ def send_out(
 def _texts(file: Path) -> list[str]:
     texts = [line.text for line in read_lines(file) if line.text.strip()]
     if not texts:
-        raise ConfigError(f"{file}: no text in it to translate; give sentences, one a line")
+        raise ConfigError(f"{file}: no text in it; give sentences, one a line")
     return texts
 
 

@@ -40,7 +40,7 @@ from regard.tasks.splits import Split
 from regard.tasks.translate_recipe import TranslateRecipe
 from regard.tasks.translator import Translator
 from regard.text import DataError, Origin, Tokenizer
-from regard.train.objectives import LossConfig, Sums, agreeing_loss, token_loss
+from regard.train.objectives import LossConfig, Sums, agreeing_loss, head_loss
 from regard.train.ranks import Ranks
 
 Item = TypeVar("Item")
@@ -55,12 +55,12 @@ class TranslationLoss:
     def __init__(self, model: Seq2Seq, config: LossConfig) -> None:
         self.model = model
         self.config = config
-        self._whole = _head_loss
+        self._whole = head_loss
         self._twice = _agreeing_loss
 
     def compile(self) -> None:
         """So that scores over the vocabulary and their losses are computed together."""
-        self._whole = torch.compile(_head_loss, fullgraph=True, dynamic=False)
+        self._whole = torch.compile(head_loss, fullgraph=True, dynamic=False)
         self._twice = torch.compile(_agreeing_loss, fullgraph=True, dynamic=False)
 
     def __call__(self, batch: PairBatch) -> Sums:
@@ -78,10 +78,6 @@ class TranslationLoss:
             source.ids.repeat(2), source.layout.twice(), inputs.ids.repeat(2), inputs.layout.twice()
         )
         return self._twice(head, states, batch.labels, smoothing, self.config.r_drop)
-
-
-def _head_loss(head: VocabularyHead, states: Tensor, labels: Tensor, smoothing: float) -> Sums:
-    return token_loss(head(states), labels, smoothing)
 
 
 def _agreeing_loss(

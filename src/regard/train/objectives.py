@@ -11,12 +11,19 @@ up to the batch, whatever their sizes.
 
 import math
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
+
+from regard.nn.embedding import VocabularyHead
+
+_TRITON = torch.backends.cuda.is_built() and find_spec("triton") is not None
+if _TRITON:
+    from regard.nn.vocabulary_loss import vocabulary_loss
 
 HIDDEN = -100
 """The label of a position that is not predicted."""
@@ -45,6 +52,21 @@ class LossConfig:
             raise ValueError(f"label_smoothing={self.label_smoothing} must be in [0, 1)")
         if not 0 <= self.r_drop < math.inf:
             raise ValueError(f"r_drop={self.r_drop} must be 0 or more, and finite")
+
+
+def head_loss(
+    head: VocabularyHead,
+    states: Float[Tensor, "tokens d_model"],
+    labels: Int[Tensor, "tokens"],
+    label_smoothing: float,
+) -> Sums:
+    """Of what the head says about these states. On CUDA its scores are never all in memory."""
+    if not _TRITON or not states.is_cuda or not torch.is_grad_enabled():
+        return token_loss(head(states), labels, label_smoothing)
+    if torch.is_autocast_enabled("cuda"):
+        states = states.to(torch.get_autocast_dtype("cuda"))
+    loss, surprise = vocabulary_loss(states, head.weight, head.bias, labels, HIDDEN, label_smoothing)
+    return Sums(loss, surprise.detach(), (labels != HIDDEN).sum().float())
 
 
 def token_loss(

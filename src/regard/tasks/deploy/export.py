@@ -6,25 +6,28 @@
 Rounding to int8 comes after that, and is measured alike.
 """
 
-import os
 import random
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
 from rich.console import Console
 
-from regard.config import ConfigError
 from regard.data.packing import pack
 from regard.decode import DecodeConfig
-from regard.tasks.deploy.engine import DeployedTranslator, library, open_deployed
-from regard.tasks.deploy.folder import Facts, Precision, write_facts
-from regard.tasks.evaluate import score
+from regard.tasks.deploy.engine import library, open_deployed
+from regard.tasks.deploy.folder import Facts, Precision, folder_size, write_facts, written_whole
+from regard.tasks.evaluate import score as evaluated
 from regard.tasks.terminal import say
 from regard.tasks.translator import Translator, encode_sources
+from regard.text import Tokenizer
+
+Score = Callable[[Sequence[Sequence[int]], Sequence[Sequence[int]]], list[list[float]]]
+"""Of sources and targets in ids: the log-probability of each token of a target, and of its end."""
 
 POSITIONS = 2048
 """Rows of an exported table of positions; more where the model was trained on longer texts."""
@@ -53,7 +56,7 @@ class Agreement:
     @classmethod
     def of(cls, theirs: Sequence[str], ours: Sequence[str]) -> "Agreement":
         same = sum(a == b for a, b in zip(theirs, ours, strict=True))
-        bleu = 100.0 if same == len(ours) else score(theirs, [[*ours]], ("bleu",))["bleu"].value
+        bleu = 100.0 if same == len(ours) else evaluated(theirs, [[*ours]], ("bleu",))["bleu"].value
         return cls(same, len(ours), bleu)
 
     def __str__(self) -> str:
@@ -73,23 +76,25 @@ def export(
     library()
     out = out.resolve()
     texts = [*samples] or drawn_texts(translator, DRAWN)
-    partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
-    try:
-        _write(translator, partial, "float32")
-        _verify(translator, open_deployed(partial, device="cpu"), texts, console)
-        if precision != "float32":
-            _write(translator, partial, precision)
-            _verify(translator, open_deployed(partial, device="cpu"), texts, console)
-        size = sum(path.stat().st_size for path in partial.iterdir())
-        partial.replace(out)
-    except OSError as error:
-        raise ConfigError(f"{out}: could not be written ({error}); free some space") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    say(console, f"{out}: {size / 1e6:.1f} MB, for regard translate --engine ctranslate2")
+    with written_whole(out) as partial:
+        for step in dict.fromkeys(("float32", precision)):
+            _write(translator, partial, step)
+            deployed = open_deployed(partial, device="cpu")
+            verify(translator, deployed, deployed.score, texts, console, precision=step)
+    say(console, f"{out}: {folder_size(out) / 1e6:.1f} MB, for regard translate --engine ctranslate2")
 
 
-def drawn_texts(translator: Translator, count: int) -> list[str]:
+class Reading(Protocol):
+    """Whatever reads texts up to some length."""
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    @property
+    def longest(self) -> int: ...
+
+
+def drawn_texts(translator: Reading, count: int) -> list[str]:
     """Rows of random tokens, as texts: nonsense, but in the model's own words."""
     tokenizer = translator.tokenizer
     special = {tokenizer.vocabulary[token] for token in tokenizer.specials}
@@ -121,15 +126,24 @@ def _write(translator: Translator, folder: Path, precision: Precision) -> None:
     write_facts(folder, facts)
 
 
-def _verify(ours: Translator, theirs: DeployedTranslator, texts: Sequence[str], console: Console) -> None:
-    precision = theirs.facts.precision
+def verify(
+    ours: Translator,
+    theirs: Translator,
+    score: Score,
+    texts: Sequence[str],
+    console: Console,
+    *,
+    precision: Precision = "float32",
+    beams: bool = True,
+) -> None:
+    """`score` is that of the exported one."""
     languages = ours.languages
     to = [languages[i % len(languages)] for i in range(len(texts))] if languages else None
     greedy = replace(theirs.decoding, method="greedy", n_best=1)
     beam = replace(greedy, method="beam", beam=max(theirs.decoding.beam, 2))
 
     written = _texts(ours, texts, to, greedy)
-    gaps = _gaps(ours, theirs, texts, written, to)
+    gaps = _gaps(ours, score, texts, written, to)
     found = f"log-probabilities of tokens differ by {gaps.mean():.1g} on average, {gaps.max():.1g} at most"
     say(console, f"{precision}: {found}")
     if precision == "float32" and not gaps.max() <= ROUNDING:
@@ -145,8 +159,9 @@ def _verify(ours: Translator, theirs: DeployedTranslator, texts: Sequence[str], 
             f"greedy, {agreement}, but at least {LEAST[precision]:g} is wanted in {precision}: nothing was "
             f"kept; {remedy}, or give texts like those it was trained on (--samples)"
         )
-    agreement = Agreement.of(_texts(theirs, texts, to, beam), _texts(ours, texts, to, beam))
-    say(console, f"{precision}, beam of {beam.beam}: {agreement}")
+    if beams:
+        agreement = Agreement.of(_texts(theirs, texts, to, beam), _texts(ours, texts, to, beam))
+        say(console, f"{precision}, beam of {beam.beam}: {agreement}")
 
 
 def _texts(
@@ -157,7 +172,7 @@ def _texts(
 
 def _gaps(
     ours: Translator,
-    theirs: DeployedTranslator,
+    score: Score,
     texts: Sequence[str],
     written: Sequence[str],
     to: list[str] | None,
@@ -174,5 +189,5 @@ def _gaps(
         states = ours.model(read.ids, read.layout, told.ids, told.layout)
         likely = ours.model.decoder.head(states).log_softmax(dim=-1)
     own = likely.gather(1, labels.unsqueeze(1)).squeeze(1).numpy()
-    other = np.concatenate(theirs.score(sources, targets))
+    other = np.concatenate(score(sources, targets))
     return np.abs(own - other)

@@ -8,6 +8,10 @@ It stands alone. Files are read only where their hashes are right: CTranslate2 t
 """
 
 import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -47,6 +51,27 @@ class Facts:
         for name, least in (("longest", 3), ("positions", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least {least}")
+
+
+@contextmanager
+def written_whole(out: Path) -> Iterator[Path]:
+    """A folder beside it to write into, which gets its name at the end; nothing is left behind where that is
+    not reached."""
+    partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        yield partial
+        partial.replace(out)
+    except OSError as error:
+        raise ConfigError(f"{out}: could not be written ({error}); free some space") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def folder_size(folder: Path) -> int:
+    """In bytes."""
+    return sum(path.stat().st_size for path in folder.iterdir())
 
 
 def is_exported(folder: Path) -> bool:

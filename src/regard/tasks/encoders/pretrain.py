@@ -38,7 +38,7 @@ from regard.tasks.job import Job
 from regard.tasks.recipe import Written
 from regard.tasks.splits import Split
 from regard.text import Tokenizer
-from regard.train.objectives import HIDDEN, Sums, token_loss
+from regard.train.objectives import HIDDEN, Sums, head_loss
 from regard.train.ranks import Ranks
 
 BETTER: dict[str, Literal["high", "low"]] = {"loss": "low", "accuracy": "high", "next_accuracy": "high"}
@@ -72,7 +72,7 @@ class PretrainLoss:
 
 
 def _masked_loss(head: MaskedHead, states: Tensor, places: Tensor, labels: Tensor) -> Sums:
-    return token_loss(head(states.index_select(0, places)), labels, 0.0)
+    return head_loss(head.vocabulary, head.before(states.index_select(0, places)), labels, 0.0)
 
 
 def prepare(

@@ -8,13 +8,11 @@ from pathlib import Path
 import numpy as np
 import torch
 from rich.console import Console
-from torch import Tensor
 
 from regard.config import to_dict
 from regard.data import Store
 from regard.decode import DecodeConfig, decode
 from regard.models.decoder import Decoder
-from regard.nn.embedding import VocabularyHead
 from regard.nn.stacks import TransformerConfig
 from regard.tasks.documents import DocumentCorpus
 from regard.tasks.encoders.settle import settle_tokenizer
@@ -26,7 +24,7 @@ from regard.tasks.language.start import built, find_start
 from regard.tasks.recipe import Written
 from regard.tasks.splits import Split
 from regard.text import Tokenizer
-from regard.train.objectives import Sums, token_loss
+from regard.train.objectives import Sums, head_loss
 from regard.train.ranks import Ranks
 
 STORES: dict[Split, str] = {"train": "tokens", "valid": "tokens.valid"}
@@ -37,19 +35,15 @@ SHOWN = 40
 class LanguageLoss:
     def __init__(self, model: Decoder, label_smoothing: float = 0.0) -> None:
         self.model, self.label_smoothing = model, label_smoothing
-        self._whole = _head_loss
+        self._whole = head_loss
 
     def compile(self) -> None:
         """So that scores over the vocabulary and their losses are computed together."""
-        self._whole = torch.compile(_head_loss, fullgraph=True, dynamic=False)
+        self._whole = torch.compile(head_loss, fullgraph=True, dynamic=False)
 
     def __call__(self, batch: TextBatch) -> Sums:
         states = self.model(batch.text.ids, batch.text.layout)
         return self._whole(self.model.head, states, batch.labels, self.label_smoothing)
-
-
-def _head_loss(head: VocabularyHead, states: Tensor, labels: Tensor, smoothing: float) -> Sums:
-    return token_loss(head(states), labels, smoothing)
 
 
 def prepare(

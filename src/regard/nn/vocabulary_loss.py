@@ -1,0 +1,153 @@
+"""The loss of predicted tokens on CUDA, without the scores of all of them ever being in memory.
+
+    loss = log sum_v exp(s_v) - (1 - e) s_y - e / V sum_v s_v        s = W x + b, e of label smoothing
+    d s  = softmax(s) - (1 - e) [v = y] - e / V
+
+Some thousand rows at a time: their scores in one product, then one kernel reads each row three times, but
+for the first from the cache, and writes the gradient in its place; two products make of that what goes to x
+and to W. Both are known once the loss is, so the way back only multiplies them. It needs Triton, which torch
+for CUDA brings along; import this module only there.
+"""
+
+import torch
+import torch.nn.functional as F
+import triton
+import triton.language as tl
+from jaxtyping import Float, Int
+from torch import Tensor
+
+ROWS = 16_384
+"""Scored at a time."""
+LOG2E = tl.constexpr(1.4426950408889634)
+ALIGNED = 128
+"""Scores in a row, or a multiple: products are several times slower with rows that begin just anywhere."""
+
+
+def vocabulary_loss(
+    states: Float[Tensor, "tokens d_model"],
+    weight: Float[Tensor, "vocab d_model"],
+    bias: Float[Tensor, "vocab"] | None,
+    labels: Int[Tensor, "tokens"],
+    hidden: int,
+    label_smoothing: float,
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    """Sums over the tokens whose label is not `hidden`: of the loss, and of - log p(y). Products are in the
+    precision of the states. The second has no gradient."""
+    loss, surprise, *_ = _loss_op(states, weight, bias, labels, hidden, label_smoothing)
+    return loss, surprise
+
+
+@torch.library.custom_op("regard::vocabulary_loss", mutates_args=())
+def _loss_op(
+    states: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, hidden: int, label_smoothing: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    vocabulary = len(weight)
+    missing = -vocabulary % ALIGNED
+    matrix = F.pad(weight.to(states.dtype), (0, 0, 0, missing))
+    added = None if bias is None else F.pad(bias.to(states.dtype), (0, missing))
+    sums = torch.zeros(2, len(states), dtype=torch.float32, device=states.device)
+    d_states = torch.empty_like(states)
+    d_weight = torch.zeros_like(matrix, dtype=torch.float32)
+    d_bias = torch.zeros(0 if bias is None else vocabulary, dtype=torch.float32, device=states.device)
+    for start in range(0, len(states), ROWS):
+        own = slice(start, start + ROWS)
+        scores = F.linear(states[own], matrix, added)
+        _score[(len(scores),)](
+            scores, labels[own], sums[:, own], len(states), vocabulary, vocabulary + missing, hidden,
+            label_smoothing, label_smoothing > 0, 2048, num_warps=8,
+        )  # fmt: skip
+        torch.mm(scores, matrix, out=d_states[own])
+        d_weight += _wide_product(scores.t(), states[own])
+        if bias is not None:
+            d_bias += scores.sum(dim=0, dtype=torch.float32)[:vocabulary]
+    return sums[0].sum(), sums[1].sum(), d_states, d_weight[:vocabulary], d_bias
+
+
+def _wide_product(one: Tensor, two: Tensor) -> Tensor:
+    if one.dtype == torch.float32:
+        return one @ two
+    return torch.mm(one, two, out_dtype=torch.float32)
+
+
+@_loss_op.register_fake
+def _(
+    states: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, hidden: int, label_smoothing: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    single = torch.float32
+    return (
+        states.new_empty((), dtype=single),
+        states.new_empty((), dtype=single),
+        torch.empty_like(states),
+        weight.new_empty(weight.shape, dtype=single),
+        states.new_empty(0 if bias is None else len(bias), dtype=single),
+    )
+
+
+def _remember(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
+    ctx.biased = inputs[2] is not None
+    ctx.save_for_backward(*output[2:])
+    ctx.mark_non_differentiable(*output[1:])
+
+
+def _way_back(ctx, gradient, *_):  # type: ignore[no-untyped-def]
+    d_states, d_weight, d_bias = ctx.saved_tensors
+    bias = d_bias * gradient if ctx.biased else None
+    return (d_states * gradient).to(d_states.dtype), d_weight * gradient, bias, None, None, None
+
+
+_loss_op.register_autograd(_way_back, setup_context=_remember)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _score(  # type: ignore[no-untyped-def]
+    scores,
+    labels,
+    sums,
+    tokens,
+    vocabulary,
+    width,
+    hidden,
+    smoothing,
+    smoothed: tl.constexpr,
+    size: tl.constexpr,
+):
+    """One row of scores becomes their gradient; its loss and its surprise are written down."""
+    row = tl.program_id(0)
+    own = scores + row.to(tl.int64) * width
+    label = tl.load(labels + row)
+    if label == hidden:
+        for start in range(0, width, size):
+            columns = start + tl.arange(0, size)
+            zeros = tl.zeros([size], tl.float32).to(scores.dtype.element_ty)
+            tl.store(own + columns, zeros, mask=columns < width)
+        return
+    chosen = tl.load(own + label).to(tl.float32)  # here: it will be overwritten
+    # Lane by lane, and put together once: the lanes need not wait for each other in between.
+    most, spread = tl.full([size], float("-inf"), tl.float32), tl.zeros([size], tl.float32)
+    for start in range(0, vocabulary, size):
+        columns = start + tl.arange(0, size)
+        there = columns < vocabulary
+        each = tl.load(own + columns, mask=there, other=float("-inf")).to(tl.float32)
+        most = tl.maximum(most, each)
+        if smoothed:
+            spread += tl.where(there, each, 0.0)
+    highest = tl.max(most, 0)
+    total = tl.zeros([size], tl.float32)
+    for start in range(0, vocabulary, size):
+        columns = start + tl.arange(0, size)
+        each = tl.load(own + columns, mask=columns < vocabulary, other=float("-inf")).to(tl.float32)
+        total += tl.exp2((each - highest) * LOG2E)
+    log = highest + tl.log(tl.sum(total, 0))
+    mean = tl.sum(spread, 0) / vocabulary
+    tl.store(sums + row, log - (1 - smoothing) * chosen - smoothing * mean)
+    tl.store(sums + tokens + row, log - chosen)
+    evenly = smoothing / vocabulary
+    for start in range(0, width, size):
+        columns = start + tl.arange(0, size)
+        there = columns < vocabulary
+        each = tl.load(own + columns, mask=there, other=float("-inf")).to(tl.float32)
+        change = tl.exp2((each - log) * LOG2E)
+        if smoothed:
+            change -= tl.where(there, evenly, 0.0)
+        change = tl.where(columns == label, change - (1 - smoothing), change)
+        tl.store(own + columns, change.to(scores.dtype.element_ty), mask=columns < width)
