@@ -135,8 +135,10 @@ def test_without_a_browser_the_page_has_a_row_that_says_so(monkeypatch):
 
 
 def test_both_sides_of_a_training_are_set_up_once_before_either_is_timed(monkeypatch):
-    for name in ("synchronize", "empty_cache"):
+    for name in ("synchronize", "empty_cache", "reset_peak_memory_stats"):
         monkeypatch.setattr(torch.cuda, name, lambda: None)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: 2**30)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 4 * 2**30)
     seen = []
 
     def side(name):
@@ -147,17 +149,18 @@ def test_both_sides_of_a_training_are_set_up_once_before_either_is_timed(monkeyp
         return make
 
     work = training.Work(side("ours"), side("theirs"), (100.0, 50.0), flops=1.0)
-    row = training.compare("toys", lambda: work, highest=1e12)
+    row, memory = training.compare("toys", lambda: work, highest=1e12)
     warm = training.WARMING
     start = ["make ours", *["ours"] * warm, "make theirs", *["theirs"] * warm]
     assert seen[: len(start)] == start
     assert seen.count("make ours") == seen.count("make theirs") == 1
     assert seen.count("ours") == seen.count("theirs") == warm + 5 * training.STEPS
     assert row.unit == "tokens/s"
-    assert row.notes.endswith("% of the chip")
+    assert "% of the chip" in row.notes
+    assert (memory.ours, memory.theirs, memory.ratio) == (3.0, 3.0, 1.0)
 
 
 def test_a_training_without_its_peer_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
-    row = training.compare("BERT", lambda: training.masked(8, 8, 16), highest=1.0)
+    [row] = training.compare("BERT", lambda: training.masked(8, 8, 16), highest=1.0)
     assert row.notes == "not measured: pip install transformers"

@@ -24,7 +24,7 @@ from regard.train.trainer import Outcome
 from tests.tasks import tiny
 
 QUIET = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default", "CUDA_VISIBLE_DEVICES": ""}
-CLOCKS = ("seconds", "tokens_per_second", "took")
+CLOCKS = ("data_wait", "seconds", "tokens_per_second", "took")
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ AVERAGES = [AverageConfig(decay=0.9), AverageConfig(kind="last", last=2), Averag
 
 def losses(folder: Path) -> list[Any]:
     """All that a log holds, but for clocks."""
-    clocks = ("seconds", "tokens_per_second", "took")
+    clocks = ("data_wait", "seconds", "tokens_per_second", "took")
     return [{key: value for key, value in entry.items() if key not in clocks} for entry in read_log(folder)]
 
 

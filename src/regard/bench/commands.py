@@ -27,6 +27,7 @@ BENCHMARKS = {
     "generation-cuda": "regard.bench.generation_cuda",
     "looking": "regard.bench.looking",
     "training": "regard.bench.training",
+    "translation": "regard.bench.translation",
 }
 """Every benchmark by its name; a module is imported when it is asked for."""
 

@@ -268,28 +268,37 @@ def rate(step: Step, tokens: float) -> float:
     return STEPS * tokens / seconds(partial(repeat, step, STEPS), torch.cuda.synchronize)
 
 
-def compare(name: str, work: Callable[[], Work], highest: float) -> Row:
+def compare(name: str, work: Callable[[], Work], highest: float) -> list[Row]:
+    """Speed, and the most memory that either needs."""
     what = {"work": name, "setting": "bfloat16", "unit": "tokens/s"}
     torch._dynamo.reset()
     torch.manual_seed(0)
     try:
         own = work()
     except ImportError as error:
-        return skipped(error, **what, peer=PEER, ours=None)
-    sides = {}
+        return [skipped(error, **what, peer=PEER, ours=None)]
+    sides, peaks = {}, []
     for side, make in ((OURS, own.ours), (PEER, own.theirs)):  # both are set up before either is timed
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
         step = make()
         repeat(step, WARMING)
+        peaks.append((torch.cuda.max_memory_allocated() - before) / 2**30)
         sides[side] = partial(repeat, step, STEPS)
     times = in_turns(sides, wait=torch.cuda.synchronize)
     ours, theirs = (
         rates(STEPS * tokens, times[side]) for side, tokens in zip(sides, own.tokens, strict=True)
     )
-    share = statistics.median(ours) * own.flops / highest
+    share, steps = statistics.median(ours) * own.flops / highest, statistics.median(ours) / own.tokens[0]
+    tokens = f"{own.tokens[0]:,.0f} tokens a step, theirs {own.tokens[1]:,.0f}"
     del own, sides, step, make
     gc.collect()
     torch.cuda.empty_cache()
-    return compared(ours, theirs, **what, peer=named(PEER), notes=f"{100 * share:.0f} % of the chip")
+    notes = f"{100 * share:.0f} % of the chip; {steps:.0f} steps/s; {tokens}"
+    return [
+        compared(ours, theirs, **what, peer=named(PEER), notes=notes),
+        compared(peaks[:1], peaks[1:], **what | {"unit": "GiB at most"}, peer=named(PEER), notes="memory"),
+    ]
 
 
 ROWS: dict[str, Callable[[], Work]] = {
@@ -309,5 +318,5 @@ def measure(console: Console) -> Report | None:
     torch.set_float32_matmul_precision("high")
     highest = ceiling()
     machine = f"{torch.cuda.get_device_name()}, {highest / 1e12:.0f} TFLOP/s for large matrices"
-    rows = [compare(name, work, highest) for name, work in ROWS.items()]
+    rows = [row for name, work in ROWS.items() for row in compare(name, work, highest)]
     return report("training", title=TITLE, method=METHOD, machine=machine, rows=rows, peers=[PEER])

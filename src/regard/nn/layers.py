@@ -95,6 +95,8 @@ class FeedForward(nn.Module):
         super().__init__()
         self.activation = config.activation
         self.gated = config.activation in ("geglu", "swiglu")
+        self.activated = False
+        """Whether `inner` does that itself."""
         d_ff = config.d_ff or 4 * d_model
         # With a gate, both its matrix and W_1 in one: [gate ; inner].
         self.inner = nn.Linear(d_model, 2 * d_ff if self.gated else d_ff, bias=config.bias)
@@ -102,24 +104,30 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Stream) -> Stream:
-        return self.output(self.dropout(self.activate(self.inner(x))))
+        inner = self.inner(x)
+        return self.output(self.dropout(inner if self.activated else activate(inner, self.activation)))
 
-    def activate(self, inner: Float[Tensor, "tokens d_inner"]) -> Float[Tensor, "tokens d_ff"]:
-        match self.activation:
-            case "relu":
-                return F.relu(inner)
-            case "gelu" | "gelu_tanh" if torch.compiler.is_compiling() and inner.dtype.itemsize == 2:
-                return gelu(inner) if self.activation == "gelu" else gelu_tanh(inner)
-            case "gelu":
-                return F.gelu(inner) if torch.is_grad_enabled() else torch.ops.aten.gelu_(inner)
-            case "gelu_tanh":
-                return F.gelu(inner, approximate="tanh")
-            case "geglu":
-                gate, inner = inner.chunk(2, dim=-1)
-                return F.gelu(gate) * inner
-            case "swiglu":
-                gate, inner = inner.chunk(2, dim=-1)
-                return F.silu(gate) * inner
+
+def activate(inner: Float[Tensor, "*tokens d_inner"], kind: str | None) -> Float[Tensor, "*tokens d_ff"]:
+    """None: as it is. Where nothing is learned, some take the place of what they are given."""
+    learning = torch.is_grad_enabled()
+    match kind:
+        case "relu":
+            return F.relu(inner) if learning else torch.relu_(inner)
+        case "gelu" | "gelu_tanh" if torch.compiler.is_compiling() and inner.dtype.itemsize == 2:
+            return gelu(inner) if kind == "gelu" else gelu_tanh(inner)
+        case "gelu":
+            return F.gelu(inner) if learning else torch.ops.aten.gelu_(inner)
+        case "gelu_tanh":
+            return F.gelu(inner, approximate="tanh")
+        case "geglu":
+            gate, inner = inner.chunk(2, dim=-1)
+            return F.gelu(gate) * inner
+        case "swiglu":
+            gate, inner = inner.chunk(2, dim=-1)
+            return F.silu(gate) * inner
+        case _:
+            return inner
 
 
 Sublayer = Callable[[Stream], Stream]

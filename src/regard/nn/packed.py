@@ -16,22 +16,22 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.nn.embedding import VocabularyHead
+from regard.nn.layers import FeedForward, activate
 
 Model = TypeVar("Model", bound=nn.Module)
 
 
+Product = nn.Linear | VocabularyHead
+
+
 def with_products(
-    model: Model, product: Callable[[Tensor, Tensor | None], nn.Module], shared: tuple[Tensor, ...] = ()
+    model: Model, product: Callable[[Product], nn.Module], shared: tuple[Tensor, ...] = ()
 ) -> Model:
-    """A copy in which `product(weight, bias)` takes the place of every linear layer and vocabulary head, and
-    nothing the place of dropout. `shared` tensors are not copied."""
+    """A copy in which `product` of it takes the place of every linear layer and vocabulary head, and nothing
+    the place of dropout. `shared` tensors are not copied."""
     # deepcopy takes what it finds here for copied: the weights of products never are.
     done: dict[int, Any] = {id(each): each for each in shared}
-    done |= {
-        id(part): product(part.weight, part.bias)
-        for part in model.modules()
-        if isinstance(part, nn.Linear | VocabularyHead)
-    }
+    done |= {id(part): product(part) for part in model.modules() if isinstance(part, Product)}
     done |= {id(part): nn.Identity() for part in model.modules() if isinstance(part, nn.Dropout)}
     copied = copy.deepcopy(model, done)
     for part in copied.modules():  # as plain attributes: a module looks long for its parts and weights
@@ -46,32 +46,59 @@ def pack(model: Model) -> Model:
         raise ValueError("the model is in training mode, and packed weights do not change: eval() it first")
     if not torch.backends.mkldnn.is_available():
         raise ValueError("this build of torch has no oneDNN, which packs weights: stay with the plain model")
-    return with_products(model, PackedLinear, tuple(model.parameters()))
+    inner: dict[nn.Module, str] = {
+        part.inner: part.activation
+        for part in model.modules()
+        if isinstance(part, FeedForward) and part.activation in _FUSED
+    }
+
+    def packed(part: Product) -> nn.Module:
+        return PackedLinear(part.weight, part.bias, then=inner.get(part))
+
+    found = with_products(model, packed, tuple(model.parameters()))
+    for part in found.modules():
+        if isinstance(part, FeedForward) and part.activation in _FUSED:
+            part.activated = True
+    return found
+
+
+_FUSED: dict[str, tuple[str, str]] = {
+    "relu": ("relu", ""),
+    "gelu": ("gelu", "none"),
+    "gelu_tanh": ("gelu", "tanh"),
+}
+"""Activations that oneDNN applies to a product while it writes it, under its names."""
 
 
 class PackedLinear(nn.Module):
     def __init__(
-        self, weight: Float[Tensor, "outputs inputs"], bias: Float[Tensor, "outputs"] | None
+        self,
+        weight: Float[Tensor, "outputs inputs"],
+        bias: Float[Tensor, "outputs"] | None,
+        then: str | None = None,
     ) -> None:
+        """`then` is an activation of the outputs."""
         super().__init__()
         if weight.device.type != "cpu" or weight.dtype != torch.float32:
             raise ValueError(f"{weight.dtype} on {weight.device}: only float32 on the CPU is packed")
         self.training = False
         self.out_features, self.in_features = weight.shape
         self.weight, self.bias = weight, bias
+        self._then = then
+        self._name, self._kind = _FUSED[then] if then else ("none", "")
         self._packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), None)
 
     def forward(self, x: Float[Tensor, "*tokens inputs"]) -> Float[Tensor, "*tokens outputs"]:
         if torch.is_grad_enabled() or x.dtype != torch.float32:
-            return F.linear(x, self.weight, self.bias)
+            return activate(F.linear(x, self.weight, self.bias), self._then)
         if x.shape == (1, self.in_features):
             found = (
                 torch.mv(self.weight, x[0])
                 if self.bias is None
                 else torch.addmv(self.bias, self.weight, x[0])
             )
-            return found.unsqueeze(0)
-        return torch.ops.mkldnn._linear_pointwise(x, self._packed, self.bias, "none", [], "")
+            return activate(found.unsqueeze(0), self._then)
+        return torch.ops.mkldnn._linear_pointwise(x, self._packed, self.bias, self._name, [], self._kind)
 
     def train(self, mode: bool = True) -> "PackedLinear":
         if mode:

@@ -44,7 +44,7 @@ def quantize(model: Model) -> Model:
         raise ValueError("the model is in training mode, and 8 bits are for inference: eval() it first")
     if not torch.backends.mkldnn.is_available():
         raise ValueError("this build of torch has no oneDNN, which 8 bits need: stay with float32")
-    return with_products(model, QuantizedLinear).requires_grad_(False)
+    return with_products(model, lambda part: QuantizedLinear(part.weight, part.bias)).requires_grad_(False)
 
 
 class QuantizedLinear(nn.Module):

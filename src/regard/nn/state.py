@@ -147,18 +147,19 @@ class KeyValueCache:
         self.lengths = self.lengths[chosen]
         keys, values = self._spares
         self._spares = [self._keys, self._values]
-        self._keys = _selected(self._keys, keys, chosen, self.longest)
-        self._values = _selected(self._values, values, chosen, self.longest)
+        self._keys = _selected(self._keys, keys, chosen, self.longest, self.level)
+        self._values = _selected(self._values, values, chosen, self.longest, self.level)
         self._layers = []
 
 
-def _selected(buffer: Tensor, spare: Tensor | None, rows: Tensor, longest: int) -> Tensor:
+def _selected(buffer: Tensor, spare: Tensor | None, rows: Tensor, longest: int, level: bool) -> Tensor:
     """The chosen rows, in the spare buffer: the two take turns, so that no step asks for new memory, of which
     each would need a little more than the one before. Only the part in use is moved."""
     layers, count, heads, capacity, width = buffer.shape
     count = max(count, len(rows))
     if spare is None or spare.shape[1] < len(rows) or spare.shape[3] < capacity:
-        spare = buffer.new_zeros(layers, count, heads, capacity, width)
+        make = buffer.new_empty if level else buffer.new_zeros  # what is hidden must be a number all the same
+        spare = make(layers, count, heads, capacity, width)
     spare = spare.detach()
     torch.index_select(buffer[:, :, :, :longest].detach(), 1, rows, out=spare[:, : len(rows), :, :longest])
     return spare

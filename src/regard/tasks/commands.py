@@ -63,11 +63,6 @@ def open_translator(model: Path, engine: Engine, device: str, precision: Precisi
         return open_deployed(model, device=device, precision=precision)
     if is_exported(model):
         raise FolderError(f"{model}: exported for CTranslate2; translate with --engine ctranslate2")
-    if precision == "int8":
-        raise ConfigError(
-            "precision='int8' is CTranslate2's: regard export MODEL OUT --to ctranslate2 --precision int8, "
-            "then regard translate OUT --engine ctranslate2"
-        )
     return load_as(Translator, model, device=device, precision=precision)
 
 

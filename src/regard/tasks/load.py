@@ -8,12 +8,14 @@ from regard.decode import DecodeConfig
 from regard.hub import Checkpoint, is_foreign
 from regard.models.heads import ClassifyConfig, EmbedConfig, MaskedConfig, TagConfig
 from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from regard.nn.quantized import quantize
 from regard.tasks.encoders.classifier import Classifier
 from regard.tasks.encoders.embedder import Embedder
 from regard.tasks.encoders.filler import Filler
-from regard.tasks.encoders.reading import Precision, Reader
+from regard.tasks.encoders.reading import Reader
 from regard.tasks.encoders.start import loaded, open_encoder
 from regard.tasks.encoders.tagger import Tagger
+from regard.tasks.faster import Precision
 from regard.tasks.folder import FolderError, load_weights, read_config
 from regard.tasks.language.generator import Generator, open_generator
 from regard.tasks.language.start import is_language
@@ -38,7 +40,7 @@ COMMANDS: dict[type, str] = {
 def load(folder: Path | str, *, device: str = "auto", precision: Precision | None = None) -> Model:
     """What a training has made, or a folder of Hugging Face's: a translator, classifier, tagger, filler,
     embedder or generator. It runs on the GPU if there is one, unless told otherwise, and there in
-    bfloat16. int8 is for the CPU, and for encoders and generators."""
+    bfloat16. int8 is for the CPU."""
     folder, place = Path(folder), find_device(device)
     precision = precision or ("bfloat16" if place.startswith("cuda") else "float32")
     if folder.is_dir() and not is_foreign(folder) and read_config(folder).get("task") == "translate":
@@ -89,8 +91,6 @@ def load_embedder(
 
 
 def _translator(folder: Path, place: str, precision: Precision) -> Translator:
-    if precision == "int8":
-        raise FolderError(f"{folder}: a translator has no precision='int8': choose float32 or bfloat16")
     config = read_config(folder)
     try:
         shape = from_dict(Seq2SeqConfig, config["model"], "model")
@@ -102,8 +102,9 @@ def _translator(folder: Path, place: str, precision: Precision) -> Translator:
         raise FolderError(f"{folder}/config.json: {error} is missing; copy the folder anew") from error
     model = Seq2Seq(shape)
     load_weights(folder, model)
+    model = model.to(place).eval()
     return Translator(
-        model.to(place).eval(),
+        quantize(model) if precision == "int8" and place == "cpu" else model,  # and the other one can go
         Tokenizer.load(folder),
         longest=longest,
         languages=languages,

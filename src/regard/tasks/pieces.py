@@ -12,6 +12,9 @@ from regard.tasks.alignment import source_spans, target_spans, word_alignment
 from regard.tasks.translation import Alternative, Translation
 from regard.text import Tokenizer
 
+FEW = 8
+"""Fewer pieces are not worth being shared out."""
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -63,15 +66,26 @@ def number_tasks(
     return [Task(*fields, line=first + i) for i, fields in enumerate(each)]
 
 
-def in_batches(pieces: Sequence[Piece], budget: int) -> Iterator[list[Piece]]:
+def in_batches(pieces: Sequence[Piece], budget: int, sharers: int = 1) -> Iterator[list[Piece]]:
     """The longest first: as many together as keep their number times the longest within the budget, and at
-    least one."""
+    least one. Several `sharers` get equally many batches with about as many tokens each, where there are
+    enough pieces."""
     order = sorted(pieces, key=lambda piece: -len(piece.ids))
+    if len(order) < sharers * FEW:
+        sharers = 1
+    left = sum(len(piece.ids) for piece in order)
+    count = -(-left // (budget * sharers)) * sharers
     first = 0
     while first < len(order):
-        rows = max(budget // len(order[first].ids), 1)
+        most = max(budget // len(order[first].ids), 1)
+        goal = -(-left // max(count, 1)) if sharers > 1 else left
+        tokens = rows = 0
+        for piece in order[first : first + most]:
+            if tokens >= goal:
+                break
+            tokens, rows = tokens + len(piece.ids), rows + 1
         yield order[first : first + rows]
-        first += rows
+        first, left, count = first + rows, left - tokens, count - 1
 
 
 def assemble(

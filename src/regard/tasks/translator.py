@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal, get_args, overload
 
 import numpy as np
@@ -29,15 +29,16 @@ from regard.tasks.alignment import (
     source_spans,
     word_alignment,
 )
+from regard.tasks.faster import Faster, Precision, check_precision, side_by_side
 from regard.tasks.pieces import Found, Part, Piece, Task, assemble, in_batches, number_tasks
 from regard.tasks.translation import Translation, TranslationWarning
 from regard.text import DataError, Origin, Tokenizer
 from regard.text.training import each_text
 
+SPARE = 8
 TooLong = Literal["split", "warn", "error"]
 """A text longer than the model was trained on: translate it sentence by sentence, translate it whole and
 warn, or raise a DataError."""
-Precision = Literal["float32", "bfloat16"]
 
 
 def encode_sources(
@@ -93,14 +94,14 @@ class Translator:
         It runs where the model is."""
         if longest < 3:
             raise ValueError(f"longest={longest} leaves no room for text beside the special tokens")
-        if precision not in get_args(Precision):
-            raise ValueError(f"precision={precision!r} is none of {', '.join(get_args(Precision))}")
+        check_precision(precision, next(model.parameters()).device)
         self.model = model
         self.tokenizer = tokenizer
         self.longest = longest
         self.languages = languages
         self.decoding = DecodeConfig() if decoding is None else decoding
         self.precision = precision
+        self._faster = Faster(model, precision)
         self._start, self._end = tokenizer.require("start"), tokenizer.require("end")
 
     @property
@@ -324,9 +325,13 @@ class Translator:
         if progress is not None and (blank := open_pieces.count(0)):
             progress(blank)
         parts: list[list[Part]] = [[] for _ in tasks]
+        sharers = torch.get_num_threads() if self.device.type == "cpu" else 1
+        batches = in_batches(pieces, wish.batch_tokens, sharers)
         with self._ready():
-            for batch in in_batches(pieces, wish.batch_tokens):
-                for piece, found in zip(batch, self._decode_within(batch, wish), strict=True):
+            self._faster.now()  # once, and not by every thread
+            work = partial(self._decode_within, wish=wish)
+            for batch, results in self._side_by_side(batches, work):
+                for piece, found in zip(batch, results, strict=True):
                     parts[piece.task].append((piece, found))
                     open_pieces[piece.task] -= 1
                 done = sum(open_pieces[index] == 0 for index in {piece.task for piece in batch})
@@ -379,35 +384,51 @@ class Translator:
         """The model in eval mode, put back afterwards; no gradients. (Not inference_mode: what a model caches
         there, as tables of positions, could not be trained with any more.)"""
         modes = {part: part.training for part in self.model.modules()}
-        autocast = torch.autocast(
-            self.device.type, dtype=torch.bfloat16, enabled=self.precision == "bfloat16"
-        )
         self.model.eval()
         try:
-            with torch.no_grad(), autocast:
+            with self._modes():
                 yield
         finally:
             for part, training in modes.items():
                 part.training = training
 
+    @contextmanager
+    def _modes(self) -> Iterator[None]:
+        """Those of a thread."""
+        half = self.precision == "bfloat16"
+        with torch.no_grad(), torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=half):
+            yield
+
+    def _side_by_side(
+        self, batches: Iterator[list[Piece]], work: Callable[[list[Piece]], list[Found]]
+    ) -> Iterator[tuple[list[Piece], list[Found]]]:
+        """One after the other, if somebody listens: he would hear them all at once."""
+        if self._faster.heard:
+            return ((batch, work(batch)) for batch in batches)
+        return side_by_side(batches, work, self.device)
+
     def _decode_within(self, batch: list[Piece], wish: _Wish) -> list[Found]:
         """All at once or, where the device's memory does not do, in halves."""
         try:
-            return self._decode(batch, wish)
+            with self._modes():
+                return self._decode(batch, wish)
         except torch.OutOfMemoryError:
             if len(batch) == 1:
                 raise
         torch.cuda.empty_cache()
         half = len(batch) // 2
-        return [*self._decode_within(batch[:half], wish), *self._decode_within(batch[half:], wish)]
+        halves = batch[:half], batch[half:]
+        return [found for part in halves for found in self._decode_within(part, wish)]
 
     def _decode(self, batch: list[Piece], wish: _Wish) -> list[Found]:
+        model = self._faster.now()
         source = pack([piece.ids for piece in batch]).to(self.device)
         maximums = [self._maximum(piece, wish.decoding) for piece in batch]
-        capacity = max(len(p.prefix) + most + 1 for p, most in zip(batch, maximums, strict=True))
+        # Most translations are about as long as their source; room for longer ones is made when they come.
+        capacity = max(len(piece.prefix) + len(piece.ids) + SPARE for piece in batch)
         hypotheses = decode(
-            self.model,
-            self.model.start(source.ids, source.layout, capacity=capacity),
+            model,
+            model.start(source.ids, source.layout, capacity=capacity),
             [[self._start, *piece.prefix] for piece in batch],
             end=self._end,
             config=wish.decoding,

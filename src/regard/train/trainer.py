@@ -102,6 +102,8 @@ class Feed(Protocol):
         each batch in so many, for a device too small for it."""
 
 
+Parts = tuple[int, list[tuple[int, Any]]]
+"""The batches of a step, each with its number, and in how many pieces they were cut."""
 Validate = Callable[[], tuple[Mapping[str, float], str]]
 """Figures of the model as it stands, and an example of what it says."""
 
@@ -201,6 +203,8 @@ class Trainer:
         self._history: list[Tensor] = []
         """Statistics of the last steps, not read yet."""
         self._counted = 0
+        self._idle = 0.0
+        """Seconds spent waiting for batches since the last log."""
         self._logged = self._saved = time.monotonic()
 
     @property
@@ -261,7 +265,7 @@ class Trainer:
             if standing.step:
                 report.say(f"going on from step {standing.step} of {standing.steps}")
             try:
-                for split, parts in self._steps():
+                for split, parts in self._timed(self._steps()):
                     standing.step += 1
                     parts = self._step(parts if split == standing.split else None, report)
                     self._history.append(self.engine.statistics.clone())
@@ -309,11 +313,11 @@ class Trainer:
         standing = self.standing
         return standing.step >= standing.steps or 0 < self.config.patience <= standing.waited
 
-    def _steps(self) -> Iterator[tuple[int, list[tuple[int, Any]]]]:
+    def _steps(self) -> Iterator[Parts]:
         """The batches of each step that is left, prepared ahead, and in how many pieces they were cut."""
         config = self.config
 
-        def pinned(step: int) -> tuple[int, list[tuple[int, Any]]]:
+        def pinned(step: int) -> Parts:
             split = self.standing.split
             parts = self.feed.parts(step, split)
             if not on_cuda:
@@ -326,6 +330,16 @@ class Trainer:
         left = range(self.standing.step + 1, config.steps + 1) if not self.standing.finished else range(0)
         jobs = (partial(pinned, step) for step in left)
         return prefetch(jobs, workers=workers, ahead=4 * max(workers, 1))
+
+    def _timed(self, batches: Iterator[Parts]) -> Iterator[Parts]:
+        """The same, and how long one had to wait for them."""
+        while True:
+            began = time.monotonic()
+            item = next(batches, None)
+            self._idle += time.monotonic() - began
+            if item is None:
+                return
+            yield item
 
     def _step(self, parts: list[tuple[int, Any]] | None, report: Report) -> list[tuple[int, Any]]:
         """One step; where the device's memory does not do, the same step in smaller pieces. None: the parts
@@ -396,11 +410,12 @@ class Trainer:
                     "norm": mean["norm"],
                     "rate": self._rate,
                     "tokens_per_second": tokens / max(now - self._logged, 1e-9),
+                    "data_wait": self._idle / max(now - self._logged, 1e-9),
                     "seconds": standing.seconds,
                     "skipped": standing.skipped,
                 },
             )
-        self._history, self._counted, self._logged = [], 0, now
+        self._history, self._counted, self._idle, self._logged = [], 0, 0.0, now
 
     def _look(self, report: Report) -> None:
         """Validate the averaged weights; keep them if they are the best."""

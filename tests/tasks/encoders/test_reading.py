@@ -313,7 +313,7 @@ def test_8_bits_are_near_and_do_not_depend_on_company() -> None:
     assert np.linalg.norm(other - one) < 0.05 * np.linalg.norm(one)
     alone = [few.read(few.pieces([text]), means)[0] for text in texts]
     np.testing.assert_allclose(np.stack(alone), other, rtol=1e-3, atol=1e-4)
-    assert few._quantized is few._quantized  # made once
+    assert few._encoder.now() is few._encoder.now()  # made once
 
 
 def test_a_model_that_somebody_listens_to_reads_itself() -> None:

@@ -20,7 +20,7 @@ from regard.look.parts import Side
 from regard.look.texts import TracedText
 from regard.models.decoder import Decoder
 from regard.models.encoder import Encoder
-from regard.nn.layers import TransformerLayer
+from regard.nn.layers import TransformerLayer, activate
 from regard.nn.stacks import Stack
 from regard.tasks.encoders.classifier import Classifier
 from regard.tasks.encoders.embedder import Embedder
@@ -166,7 +166,7 @@ class _Guide:
                 until.callback(part.register_forward_hook(keep(name)).remove)
             self.explorer.run(text, second, to, ("inputs",))
         between = kept["between"][self.token]
-        inner = layer.feed_forward.activate(kept["inner"][self.token : self.token + 1].clone())[0]
+        inner = activate(kept["inner"][self.token : self.token + 1].clone(), layer.feed_forward.activation)[0]
         place = layer.attention_residual.place
         norm = "The sum is normalised. " if place == "post" else "Its input was normalised before. "
         self.step(

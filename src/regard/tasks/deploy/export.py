@@ -78,7 +78,7 @@ def export(
     texts = [*samples] or drawn_texts(translator, DRAWN)
     with written_whole(out) as partial:
         for step in dict.fromkeys(("float32", precision)):
-            _write(translator, partial, step)
+            write_engine(translator, partial, step)
             deployed = open_deployed(partial, device="cpu")
             verify(translator, deployed, deployed.score, texts, console, precision=step)
     say(console, f"{out}: {folder_size(out) / 1e6:.1f} MB, for regard translate --engine ctranslate2")
@@ -104,7 +104,8 @@ def drawn_texts(translator: Reading, count: int) -> list[str]:
     return [tokenizer.decode(chance.choices(usual, k=chance.randint(1, most))) for _ in range(count)]
 
 
-def _write(translator: Translator, folder: Path, precision: Precision) -> None:
+def write_engine(translator: Translator, folder: Path, precision: Precision) -> None:
+    """Not verified: `export` is what does that."""
     from regard.tasks.deploy.spec import build_spec  # what it is made of is an extra
 
     shutil.rmtree(folder, ignore_errors=True)

@@ -16,11 +16,12 @@ from regard.tasks.encoders.classifier import Classifier, Prediction
 from regard.tasks.encoders.classify import measure
 from regard.tasks.encoders.filler import Filler
 from regard.tasks.encoders.labelled import LabelledConfig, LabelledCorpus, targets
-from regard.tasks.encoders.reading import Precision, TooLong
+from regard.tasks.encoders.reading import TooLong
 from regard.tasks.encoders.tag import measure as measure_tags
 from regard.tasks.encoders.tag_lines import LineFormat, line_format, tag_lines
 from regard.tasks.encoders.tagged import TaggedConfig, TaggedCorpus
 from regard.tasks.encoders.tagger import Tagger
+from regard.tasks.faster import Precision
 from regard.tasks.folder import FolderError
 from regard.tasks.lines import incoming
 from regard.tasks.load import load, load_as

@@ -9,10 +9,9 @@ refused, as the caller wants; never cut in silence.
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Literal, get_args
 
 import numpy as np
@@ -22,17 +21,13 @@ from torch import Tensor
 from regard.data import Packed, pack_flat
 from regard.models.encoder import Encoder
 from regard.models.headed import Headed
-from regard.nn.quantized import quantize
+from regard.tasks.faster import Faster, Precision, check_precision, side_by_side
 from regard.text import DataError, Encoding, Origin, Tokenizer
 from regard.text.training import each_text
 
 TooLong = Literal["cut", "windows", "error"]
 """A text longer than the model can read: only its beginning is read, with a warning that counts such texts;
 or it is read in windows that overlap by half; or a DataError."""
-Precision = Literal["float32", "bfloat16", "int8"]
-"""int8 is for the CPU: the encoder's products of matrices in 8 bits, faster and a little less exact. Heads
-stay in float32: they are small, and have the last word."""
-
 BUDGET = {"cpu": 1024, "cuda": 65_536}
 """Tokens that are read at once."""
 SMALL_BUDGET = 512
@@ -68,14 +63,12 @@ class Reader:
         self, model: Headed, tokenizer: Tokenizer, *, longest: int, precision: Precision = "float32"
     ) -> None:
         """`longest` is the most tokens of an input, special ones included. It runs where the model is. In
-        int8, with the weights that the model has when it reads first."""
+        int8, a little less exactly, only the encoder: heads are small, and have the last word."""
         if longest < 4:
             raise ValueError(f"longest={longest} leaves no room for text beside the special tokens")
-        if precision not in get_args(Precision):
-            raise ValueError(f"precision={precision!r} is none of {', '.join(get_args(Precision))}")
-        if precision == "int8" and next(model.parameters()).device.type != "cpu":
-            raise ValueError("precision='int8' is for the CPU: choose bfloat16 here, or device='cpu'")
+        check_precision(precision, next(model.parameters()).device)
         self.model, self.tokenizer, self.longest, self.precision = model, tokenizer, longest, precision
+        self._encoder = Faster(model.encoder, precision)
         self._paired = model.config.encoder.embedding.segments > 1
 
     @property
@@ -177,7 +170,7 @@ class Reader:
         unless given. Of several, the states are [tokens, layers, d_model]."""
         found: list[np.ndarray | None] = [None] * len(pieces)
         with self._ready():
-            todo = partial(self._work, encoder=self._encoder(), work=work, layer=layer)
+            todo = partial(self._work, encoder=self._encoder.now(), work=work, layer=layer)
             for batch in self._fitting(pieces, todo, found, rows):
                 if progress is not None:
                     progress(len(batch.pieces))
@@ -196,7 +189,7 @@ class Reader:
         while left:
             try:
                 batches = self.batches([pieces[row] for row in left], budget, sharers)
-                for batch, results in self._side_by_side(batches, work):
+                for batch, results in side_by_side(batches, work, self.device):
                     lengths = batch.packed.layout.host_lengths
                     parts = np.split(results, np.cumsum(lengths)[:-1]) if rows == "tokens" else results
                     for place, part in zip(batch.pieces, parts, strict=True):
@@ -208,20 +201,6 @@ class Reader:
                 torch.cuda.empty_cache()
                 budget //= 2
             left = [row for row in left if found[row] is None]
-
-    def _side_by_side(
-        self, batches: Iterator[Batch], work: Callable[[Batch], np.ndarray]
-    ) -> Iterator[tuple[Batch, np.ndarray]]:
-        """Each batch with its results. On the CPU, a thread for each batch is faster than all threads on each
-        batch in turn: they never wait for one another."""
-        threads = torch.get_num_threads()
-        if self.device.type != "cpu" or threads == 1:
-            yield from ((batch, work(batch)) for batch in batches)
-            return
-        every = list(batches)
-        workers = min(threads, len(every)) or 1
-        with _threads(threads // workers), ThreadPoolExecutor(workers) as pool:
-            yield from zip(every, pool.map(work, every), strict=True)
 
     def _work(
         self,
@@ -245,16 +224,6 @@ class Reader:
                     states = torch.stack([every[each] for each in layer], dim=1)
             return work(states, packed).float().cpu().numpy()
 
-    def _encoder(self) -> Encoder:
-        """The model's own, or what reads the same faster. One that somebody listens to, or changes on the way
-        (hooks), reads itself."""
-        heard = any(part._forward_hooks or part._forward_pre_hooks for part in self.model.modules())
-        return self._quantized if self.precision == "int8" and not heard else self.model.encoder
-
-    @cached_property
-    def _quantized(self) -> Encoder:
-        return quantize(self.model.encoder)
-
     @contextmanager
     def _ready(self) -> Iterator[None]:
         training = {module: module.training for module in self.model.modules()}
@@ -264,17 +233,6 @@ class Reader:
         finally:
             for module, mode in training.items():
                 module.training = mode
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """So many for each operation."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @contextmanager

@@ -17,8 +17,9 @@ from typing import Any, TextIO
 
 from regard.config import ConfigError
 from regard.decode import DecodeConfig
+from regard.tasks.faster import Precision
 from regard.tasks.language.continuation import Generated
-from regard.tasks.language.generator import SAMPLING, Generator, Past, Precision, open_generator
+from regard.tasks.language.generator import SAMPLING, Generator, Past, open_generator
 from regard.tasks.lines import incoming
 from regard.tasks.terminal import counting
 from regard.text import DataError, Origin

@@ -20,9 +20,8 @@ import torch
 from regard.decode import DecodeConfig
 from regard.decode.captured import CapturedStepper
 from regard.models.decoder import Decoder
-from regard.nn.packed import pack
-from regard.nn.quantized import quantize
 from regard.nn.stacks import Stack
+from regard.tasks.faster import Faster, Precision, check_precision
 from regard.tasks.language.continuation import Generated, GenerationWarning, Writer, spelled
 from regard.tasks.language.drafts import Prompt, Row, Steps, Wish, in_batches, take_steps, write
 from regard.tasks.language.start import built, open_language
@@ -33,9 +32,6 @@ from regard.train.ranks import find_device
 Past = Literal["stop", "slide"]
 """Where the context is full: stop there, and refuse longer prompts; or go on from the last half of it, again
 and again, and read the end of longer prompts."""
-Precision = Literal["float32", "bfloat16", "int8"]
-"""int8 is for the CPU: products of matrices in 8 bits, faster and a little less exact."""
-
 SAMPLING = DecodeConfig(method="sample", temperature=0.8, top_p=0.95)
 """How texts are written unless something else is asked for: a little bolder than the model is in doubt, and
 never the long tail of unlikely tokens, one of which can spoil a text."""
@@ -67,15 +63,13 @@ class Generator:
             longest = positions.longest if longest is None else longest
         if longest is not None and longest < 2:
             raise ValueError(f"longest={longest} leaves no room for text behind a prompt")
-        if precision not in get_args(Precision):
-            raise ValueError(f"precision={precision!r} is none of {', '.join(get_args(Precision))}")
-        if precision == "int8" and next(model.parameters()).device.type != "cpu":
-            raise ValueError("precision='int8' is for the CPU: choose bfloat16 here, or device='cpu'")
+        check_precision(precision, next(model.parameters()).device)
         self.model = model
         self.tokenizer = tokenizer
         self.longest = longest
         self.decoding = SAMPLING if decoding is None else decoding
         self.precision = precision
+        self._faster = Faster(model, precision)
         ids = None if tokenizer is None else tokenizer.ids
         self.begins = ids is not None and ids.start is not None and ids.start != ids.end
 
@@ -358,44 +352,20 @@ class Generator:
     @property
     def _captures(self) -> bool:
         body = self.model.body
-        if self.device.type != "cuda" or not isinstance(body, Stack) or self._heard:
+        if self.device.type != "cuda" or not isinstance(body, Stack) or self._faster.heard:
             return False
         return len({layer.attention.kv_heads for layer in body.each}) == 1  # none pruned, or alike
 
     def _writing(self) -> Steps:
         """What takes the steps: the model itself, or whatever takes the same ones faster. A model that has
         hooks takes them itself: somebody listens, or changes things on the way."""
-        if self._captures:
-            return self._captured
-        if self._heard:
-            return self.model
-        if self.precision == "int8":
-            return self._quantized
-        return self._packed if self._packs else self.model
-
-    @property
-    def _heard(self) -> bool:
-        return any(part._forward_hooks or part._forward_pre_hooks for part in self.model.modules())
-
-    @property
-    def _packs(self) -> bool:
-        weight = next(self.model.parameters())
-        exact = self.precision == "float32" and weight.dtype == torch.float32
-        return exact and weight.device.type == "cpu" and torch.backends.mkldnn.is_available()
+        return self._captured if self._captures else self._faster.now()
 
     @cached_property
     def _captured(self) -> CapturedStepper:
         return CapturedStepper(
             self.model, precision="bfloat16" if self.precision == "bfloat16" else "float32"
         )
-
-    @cached_property
-    def _quantized(self) -> Decoder:
-        return quantize(self.model)
-
-    @cached_property
-    def _packed(self) -> Decoder:
-        return pack(self.model)
 
 
 def open_generator(folder: Path | str, device: str = "auto", precision: Precision | None = None) -> Generator:

@@ -10,7 +10,8 @@ from rich.console import Console
 from regard.config import ConfigError
 from regard.data import fingerprint
 from regard.tasks.encoders.embedder import PoolKind
-from regard.tasks.encoders.reading import Precision, TooLong
+from regard.tasks.encoders.reading import TooLong
+from regard.tasks.faster import Precision
 from regard.tasks.lines import incoming
 from regard.tasks.load import load_embedder
 from regard.tasks.meaning import cluster as clustering

@@ -1,0 +1,58 @@
+"""Widening changes no score; and transformers, given the same weights, says the same."""
+
+from dataclasses import replace
+
+import torch
+
+from regard.bench.translation import peer_model
+from regard.bench.widen import widened
+from regard.data.packing import pack
+from regard.models.presets import translator as shape_of
+from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from regard.tasks.translator import Translator
+from regard.text import Tokenizer, TokenizerConfig
+from regard.text.phrasebook import phrases
+
+
+def pre_norm(vocabulary: int) -> Seq2SeqConfig:
+    config = shape_of(vocabulary, layers=2, d_model=16, heads=2, d_ff=32, dropout=0.0)
+    body = replace(config.encoder.body, norm=replace(config.encoder.body.norm, place="pre"))
+    return replace(
+        config, encoder=replace(config.encoder, body=body), decoder=replace(config.decoder, body=body)
+    )
+
+
+def stirred(vocabulary: int) -> Seq2Seq:
+    """No norm or bias is left at its neutral first value."""
+    torch.manual_seed(0)
+    model = Seq2Seq(pre_norm(vocabulary)).eval()
+    with torch.no_grad():
+        for each in model.parameters():
+            each.add_(0.2 * torch.randn_like(each))
+    return model
+
+
+@torch.no_grad()
+def test_a_widened_translator_says_the_same():
+    model = stirred(50)
+    wide = widened(model, d_model=64, heads=8, d_ff=128, layers=5)
+    assert wide.decoder.body.each[4].attention.project.weight.shape == (192, 64)
+    source, target = pack([[3, 7, 9, 4], [5, 6]]), pack([[1, 8, 8], [1, 2, 3, 4, 5]])
+    expected, found = (
+        each.decoder.head(each(source.ids, source.layout, target.ids, target.layout)).log_softmax(-1)
+        for each in (model, wide)
+    )
+    torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_transformers_with_our_weights_gives_the_same_scores():
+    texts = [pair.source for pair in phrases("train", 40)]
+    tokenizer = Tokenizer.train(texts, TokenizerConfig(vocabulary=400))
+    model = widened(stirred(len(tokenizer)), d_model=32, heads=4, d_ff=64, layers=3)
+    theirs = peer_model(Translator(model, tokenizer, longest=40))
+    source, target = torch.randint(8, 300, (1, 9)), torch.randint(8, 300, (1, 6))
+    found = theirs(input_ids=source, attention_mask=source * 0 + 1, decoder_input_ids=target).logits[0]
+    asked, written = pack(source.tolist()), pack(target.tolist())
+    states = model(asked.ids, asked.layout, written.ids, written.layout)
+    torch.testing.assert_close(found, model.decoder.head(states), atol=1e-4, rtol=1e-4)
