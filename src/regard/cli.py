@@ -161,7 +161,7 @@ def translate(
     ] = "regard",
     precision: Annotated[
         Literal["float32", "int8"] | None,
-        typer.Option("--precision", help="Of the arithmetic; int8 with --engine ctranslate2 only."),
+        typer.Option("--precision", help="Of the arithmetic; int8 is for the CPU."),
     ] = None,
     device: Device = "auto",
 ) -> None:

@@ -120,10 +120,11 @@ def test_several_alternatives_come_in_order_and_the_first_is_the_translation():
     assert len(found.to_dict()["alternatives"]) == 3
 
 
-@given(st.lists(st.integers(1, 40), max_size=30), st.integers(1, 100))
-def test_batches_keep_to_the_budget_and_leave_nothing_out(lengths, budget):
+@given(st.lists(st.integers(1, 40), max_size=30), st.integers(1, 100), st.integers(1, 4))
+def test_batches_keep_to_the_budget_and_leave_nothing_out(lengths, budget, sharers):
     pieces = [Piece(i, (0, 1), "", [0] * length, [], i) for i, length in enumerate(lengths)]
-    batches = list(in_batches(pieces, budget))
+    batches = list(in_batches(pieces, budget, sharers))
+    assert all(batches)
     assert sorted(piece.task for batch in batches for piece in batch) == list(range(len(lengths)))
     for batch in batches:
         assert len(batch) == 1 or len(batch) * max(len(piece.ids) for piece in batch) <= budget
@@ -413,3 +414,51 @@ def test_impossible_settings_are_refused():
         translator().translate([], batch_tokens=0)
     with pytest.raises(ValueError, match="2 keys for 1 texts"):
         translator().translate(["mirror"], keys=[1, 2])
+
+
+def test_those_who_share_the_work_get_equally_much():
+    pieces = [Piece(i, (0, 1), "", [0] * (5 + i % 20), [], i) for i in range(400)]
+    tokens = [sum(len(piece.ids) for piece in batch) for batch in in_batches(pieces, 4096, 4)]
+    assert len(tokens) == 4
+    assert max(tokens) - min(tokens) < 50
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_batches_side_by_side_give_what_they_give_one_after_the_other():
+    texts = sentences(40, seed=4)
+    own = translator(decoding=SHORT)
+    before = torch.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            found.append(own.translate(texts, batch_tokens=40))
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    one, other = found
+    assert [each.text for each in one] == [each.text for each in other]
+    assert [each.score for each in one] == pytest.approx([each.score for each in other], rel=1e-4)
+
+
+def test_a_translator_uses_the_weights_that_its_model_has_now():
+    own = translator(decoding=SHORT)
+    text = sentences(1, seed=5)[0]
+    before = own.translate(text)
+    with torch.no_grad():
+        for each in own.model.decoder.parameters():
+            each.mul_(0.5)
+    changed = own.translate(text)
+    assert changed.score != before.score
+    fresh = Translator(copy.deepcopy(own.model), own.tokenizer, longest=own.longest, decoding=SHORT)
+    assert changed.score == pytest.approx(fresh.translate(text).score, rel=1e-5)
+
+
+def test_8_bits_translate_nearly_alike():
+    own = translator(decoding=DecodeConfig(method="greedy", maximum=8))
+    eight = Translator(own.model, own.tokenizer, longest=own.longest, decoding=own.decoding, precision="int8")
+    texts = sentences(12, seed=6)
+    exact, rounded = own.translate(texts), eight.translate(texts)
+    assert [each.score for each in exact] != [each.score for each in rounded]
+    near = sum(abs(a.score - b.score) < 0.1 * abs(a.score) for a, b in zip(exact, rounded, strict=True))
+    assert near >= 9  # others have chosen another word

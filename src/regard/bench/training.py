@@ -297,7 +297,9 @@ def compare(name: str, work: Callable[[], Work], highest: float) -> list[Row]:
     notes = f"{100 * share:.0f} % of the chip; {steps:.0f} steps/s; {tokens}"
     return [
         compared(ours, theirs, **what, peer=named(PEER), notes=notes),
-        compared(peaks[:1], peaks[1:], **what | {"unit": "GiB at most"}, peer=named(PEER), notes="memory"),
+        compared(
+            peaks[:1], peaks[1:], **what | {"setting": "memory", "unit": "GiB at most"}, peer=named(PEER)
+        ),
     ]
 
 

@@ -309,9 +309,9 @@ def memory(task: Task, work: Path) -> Row:
     found = []
     for opened in (plain, engine):
         code = (
-            "import regard, resource; from pathlib import Path; import regard.tasks.deploy.engine\n"
+            "import re, regard, regard.tasks.deploy.engine; from pathlib import Path\n"
             f"{opened}\nt.translate(Path({str(texts)!r}).read_text(encoding='utf-8').splitlines())\n"
-            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+            "print(re.search('VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())[1])"
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         found.append(int(done.stdout.split()[-1]) / 1024)

@@ -33,8 +33,9 @@ def check_precision(precision: Precision, device: torch.device) -> None:
 
 
 class Faster(Generic[Model]):
-    def __init__(self, model: Model, precision: Precision) -> None:
-        self._model, self._precision = model, precision
+    def __init__(self, model: Model, precision: Precision, *, packs: bool = True) -> None:
+        """`packs`: float32 is packed too, which pays where few tokens are multiplied at a time."""
+        self._model, self._precision, self._packs = model, precision, packs
         self._made: Model | None = None
         self._of: tuple[tuple[int, int], ...] = ()
 
@@ -59,7 +60,8 @@ class Faster(Generic[Model]):
             return False
         if not any(isinstance(part, nn.Linear) for part in self._model.modules()):
             return False  # made so already
-        return self._precision == "int8" or (self._precision == "float32" and weight.dtype == torch.float32)
+        exact = self._precision == "float32" and weight.dtype == torch.float32
+        return self._precision == "int8" or (exact and self._packs)
 
 
 def side_by_side(
