@@ -1,12 +1,15 @@
 """Widening changes no score; and transformers, given the same weights, says the same."""
 
+import sys
 from dataclasses import replace
 
 import torch
 
+from regard.bench import translation
 from regard.bench.translation import peer_model
-from regard.bench.widen import widened
+from regard.bench.widen import widened, widens
 from regard.data.packing import pack
+from regard.models.presets import SEQ2SEQ
 from regard.models.presets import translator as shape_of
 from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from regard.tasks.translator import Translator
@@ -56,3 +59,32 @@ def test_transformers_with_our_weights_gives_the_same_scores():
     asked, written = pack(source.tolist()), pack(target.tolist())
     states = model(asked.ids, asked.layout, written.ids, written.layout)
     torch.testing.assert_close(found, model.decoder.head(states), atol=1e-4, rtol=1e-4)
+
+
+def test_only_what_can_be_widened_is():
+    model = stirred(50)
+    assert widens(model)
+    assert not widens(model, d_model=40)
+    assert not widens(model, layers=1)
+    assert not widens(Seq2Seq(shape_of(50, layers=2, d_model=16, heads=2, d_ff=32, dropout=0.0)))  # post-norm
+    assert not widens(Seq2Seq(SEQ2SEQ["recurrent"](50)))
+
+
+def test_what_could_not_be_widened_is_compared_with_ctranslate2_alone(tmp_path, monkeypatch):
+    texts = [pair.source for pair in phrases("train", 12)]
+    tokenizer = Tokenizer.train(texts, TokenizerConfig(vocabulary=400))
+    torch.manual_seed(0)
+    small = Seq2Seq(shape_of(len(tokenizer), layers=1, d_model=16, heads=2, d_ff=32, dropout=0.0)).eval()
+    monkeypatch.setattr(translation, "STATUS", tmp_path / "nothing")
+    task = translation.Task(Translator(small, tokenizer, longest=40), texts, texts, "as it is", wide=False)
+    rows = [*translation.compare(task, tmp_path)]
+    assert {row.peer.split()[0] for row in rows} == {"ctranslate2"}
+    assert len(rows) == 8
+
+
+def test_without_ctranslate2_its_rows_say_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    tokenizer = Tokenizer.train(["a b c"], TokenizerConfig(vocabulary=300))
+    own = Translator(stirred(len(tokenizer)), tokenizer, longest=40)
+    rows = [*translation.compare(translation.Task(own, ["a"], ["a"], "", wide=False), tmp_path)]
+    assert [row.notes for row in rows] == ["not measured: pip install ctranslate2"] * 2

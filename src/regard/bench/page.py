@@ -8,7 +8,7 @@ from regard.bench.results import Report, Row
 
 INTRODUCTION = """# Speed, measured
 
-Written by `regard bench` from the results in [speed/](speed/). No number is edited by hand.
+Written by `regard bench` from the results in [speed/](speed/).
 
 **What is compared.** A row is the same work done by regard and by a peer, in one process, on one machine.
 Real tokens are counted on both sides, padding on neither. Where both must compute the same, that is

@@ -28,7 +28,7 @@ import regard
 from regard.bench.encoder import DATA
 from regard.bench.results import Report, Row, compared, named, processor, report, skipped
 from regard.bench.timing import OURS, in_turns, rates
-from regard.bench.widen import widened
+from regard.bench.widen import widened, widens
 from regard.config import to_dict
 from regard.decode import DecodeConfig
 from regard.models.seq2seq import Seq2Seq
@@ -51,6 +51,8 @@ METHOD = (
 PEERS = ("ctranslate2", "transformers")
 MODELS = ("runs/multi30k-en-de", "runs/phrasebook")
 """Where a translator is looked for, unless REGARD_TRANSLATOR names a folder."""
+STATUS = Path("/proc/self/status")
+"""Where Linux tells a process how much it held at most."""
 WORK, UNIT = "sentences, text to text", "sentences/s"
 SLOW = 128
 """Sentences for transformers."""
@@ -67,6 +69,8 @@ class Task:
     sources: list[str]
     references: list[str]
     what: str
+    wide: bool
+    """Widened, and so of the one make that transformers' code is given here."""
 
 
 def find_task(console: Console) -> Task | None:
@@ -79,10 +83,9 @@ def find_task(console: Console) -> Task | None:
     if not isinstance(own, Translator):
         say(console, f"translation: {folder} holds no translator")
         return None
-    body = own.model.config.encoder.body
-    fits = isinstance(body, TransformerConfig) and body.norm.place == "pre"
-    model = widened(own.model) if fits else own.model
-    shape = "widened to base size" if fits else "as it is: only a pre-norm one can be widened"
+    wide = widens(own.model)
+    model = widened(own.model) if wide else own.model
+    shape = "widened to base size" if wide else "as it is: not of a make that can be widened"
     found = Translator(model, own.tokenizer, longest=own.longest, languages=own.languages)
     test = DATA / "multi30k"
     if test.exists() and "multi30k" in str(folder):
@@ -92,7 +95,7 @@ def find_task(console: Console) -> Task | None:
     else:
         pairs = [*phrases("test", SENTENCES)]
         sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    return Task(found, sources[:SENTENCES], references[:SENTENCES], shape)
+    return Task(found, sources[:SENTENCES], references[:SENTENCES], shape, wide)
 
 
 def ours(translator: Translator, search: DecodeConfig) -> Translate:
@@ -230,15 +233,16 @@ def compare(task: Task, work: Path) -> Iterator[Row]:
     kinds: dict[Literal["float32", "int8"], Translator] = {"float32": own, "int8": eight}
     for precision, translator in kinds.items():
         folder = work / precision
+        try:
+            import ctranslate2  # noqa: F401
+        except ImportError as error:
+            yield skipped(error, work=WORK, setting=precision, unit=UNIT, peer="ctranslate2")
+            continue
+        write_engine(own, folder, precision)
         for name, search in SEARCHES.items():
             setting = f"{precision}, {name}"
             side = ours(translator, search)
-            try:
-                write_engine(own, folder, precision)
-                peer = theirs(folder, task, precision, search, torch.get_num_threads())
-            except ImportError as error:
-                yield skipped(error, work=WORK, setting=setting, unit=UNIT, peer="ctranslate2")
-                continue
+            peer = theirs(folder, task, precision, search, torch.get_num_threads())
             mine, other = side(task.sources), peer(task.sources)
             figures = [_bleu(texts, task.references) for texts in (mine, other)]
             same = sum(one == two for one, two in zip(mine, other, strict=True)) / len(mine)
@@ -250,8 +254,10 @@ def compare(task: Task, work: Path) -> Iterator[Row]:
             peer_name = named("ctranslate2")
             yield compared(*speeds, work=WORK, setting=setting, unit=UNIT, peer=peer_name, notes=notes)
         yield from latency(task, translator, folder, precision)
-    yield from slow_ones(task)
-    yield memory(task, work)
+    if task.wide:
+        yield from slow_ones(task)
+    if (work / "int8").exists() and STATUS.exists():
+        yield memory(task, work)
 
 
 def latency(task: Task, translator: Translator, folder: Path, precision: Precision) -> Iterator[Row]:
@@ -311,7 +317,7 @@ def memory(task: Task, work: Path) -> Row:
         code = (
             "import re, regard, regard.tasks.deploy.engine; from pathlib import Path\n"
             f"{opened}\nt.translate(Path({str(texts)!r}).read_text(encoding='utf-8').splitlines())\n"
-            "print(re.search('VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())[1])"
+            f"print(re.search('VmHWM:\\s+(\\d+)', Path({str(STATUS)!r}).read_text())[1])"
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         found.append(int(done.stdout.split()[-1]) / 1024)

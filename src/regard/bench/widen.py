@@ -25,11 +25,39 @@ from regard.nn.stacks import Stack, TransformerConfig
 POSITIONS = 512
 
 
+def widens(model: Seq2Seq, *, d_model: int = 512, heads: int = 8, d_ff: int = 2048, layers: int = 6) -> bool:
+    """Whether the model can be widened so: the paper's make, but with its norms before the layers."""
+    sides = (model.config.encoder, model.config.decoder)
+    if not model.config.shared or not model.config.decoder.tied or sides[0].body != sides[1].body:
+        return False
+    body = sides[0].body
+    if not isinstance(body, TransformerConfig) or body.kept_heads or body.kept_cross_heads or body.window:
+        return False
+    attention, feed_forward = body.attention, body.feed_forward
+    plain = attention.kv_heads is None and attention.d_head is None and attention.d_value is None
+    divides = not any(
+        (d_model % side.d_model, heads % attention.heads, d_ff % (feed_forward.d_ff or 4 * side.d_model))
+        != (0, 0, 0)
+        or side.positions.kind != "sinusoidal"
+        or not side.embedding.scaled
+        for side in sides
+    )
+    return (
+        plain
+        and divides
+        and attention.bias
+        and feed_forward.bias
+        and feed_forward.activation == "relu"
+        and (body.norm.kind, body.norm.place) == ("layer", "pre")
+        and body.layers <= layers
+    )
+
+
 @torch.no_grad()
 def widened(
     model: Seq2Seq, *, d_model: int = 512, heads: int = 8, d_ff: int = 2048, layers: int = 6
 ) -> Seq2Seq:
-    """The model must be a pre-norm one with the paper's sinusoids, whose widths divide the new ones."""
+    """For a model that `widens`."""
     config = model.config
     body = cast(TransformerConfig, config.encoder.body)
     body = replace(

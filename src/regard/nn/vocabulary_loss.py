@@ -16,7 +16,7 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
-ROWS = 8192
+ROWS = 16_384
 """Scored at a time."""
 LOG2E = tl.constexpr(1.4426950408889634)
 ALIGNED = 128
