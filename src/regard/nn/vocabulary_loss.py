@@ -3,10 +3,10 @@
     loss = log sum_v exp(s_v) - (1 - e) s_y - e / V sum_v s_v        s = W x + b, e of label smoothing
     d s  = softmax(s) - (1 - e) [v = y] - e / V
 
-Some thousand rows at a time: their scores in one product, then one kernel reads each row three times, but
-for the first from the cache, and writes the gradient in its place; two products make of that what goes to x
-and to W. Both are known once the loss is, so the way back only multiplies them. It needs Triton, which torch
-for CUDA brings along; import this module only there.
+Some thousand rows at a time, at most half of them: their scores in one product, then one kernel reads each
+row twice and writes the gradient in its place; two products make of that what goes to x and to W. Both are
+known once the loss is, so the way back only multiplies them. It needs Triton, which torch for CUDA brings
+along; import this module only there.
 """
 
 import torch
@@ -16,8 +16,10 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
-ROWS = 16_384
-"""Scored at a time."""
+ROWS = 8192
+"""Scored at a time, at most."""
+WIDE = 40_000
+"""Scores in a row from which twice the threads for it are faster."""
 LOG2E = tl.constexpr(1.4426950408889634)
 ALIGNED = 128
 """Scores in a row, or a multiple: products are several times slower with rows that begin just anywhere."""
@@ -49,24 +51,23 @@ def _loss_op(
     d_states = torch.empty_like(states)
     d_weight = torch.zeros_like(matrix, dtype=torch.float32)
     d_bias = torch.zeros(0 if bias is None else vocabulary, dtype=torch.float32, device=states.device)
-    for start in range(0, len(states), ROWS):
-        own = slice(start, start + ROWS)
+    rows = max(1, min(ROWS, -(-len(states) // 2)))
+    share = 2 if vocabulary > WIDE else 1
+    for start in range(0, len(states), rows):
+        own = slice(start, start + rows)
         scores = F.linear(states[own], matrix, added)
         _score[(len(scores),)](
             scores, labels[own], sums[:, own], len(states), vocabulary, vocabulary + missing, hidden,
-            label_smoothing, label_smoothing > 0, 2048, num_warps=8,
+            label_smoothing, label_smoothing > 0, 2048 * share, num_warps=8 * share,
         )  # fmt: skip
         torch.mm(scores, matrix, out=d_states[own])
-        d_weight += _wide_product(scores.t(), states[own])
+        if states.dtype == torch.float32:
+            d_weight.addmm_(scores.t(), states[own])
+        else:
+            torch.addmm(d_weight, scores.t(), states[own], out_dtype=torch.float32, out=d_weight)
         if bias is not None:
             d_bias += scores.sum(dim=0, dtype=torch.float32)[:vocabulary]
     return sums[0].sum(), sums[1].sum(), d_states, d_weight[:vocabulary], d_bias
-
-
-def _wide_product(one: Tensor, two: Tensor) -> Tensor:
-    if one.dtype == torch.float32:
-        return one @ two
-    return torch.mm(one, two, out_dtype=torch.float32)
 
 
 @_loss_op.register_fake
@@ -122,22 +123,28 @@ def _score(  # type: ignore[no-untyped-def]
             tl.store(own + columns, zeros, mask=columns < width)
         return
     chosen = tl.load(own + label).to(tl.float32)  # here: it will be overwritten
-    # Lane by lane, and put together once: the lanes need not wait for each other in between.
-    most, spread = tl.full([size], float("-inf"), tl.float32), tl.zeros([size], tl.float32)
-    for start in range(0, vocabulary, size):
-        columns = start + tl.arange(0, size)
-        there = columns < vocabulary
-        each = tl.load(own + columns, mask=there, other=float("-inf")).to(tl.float32)
-        most = tl.maximum(most, each)
-        if smoothed:
-            spread += tl.where(there, each, 0.0)
-    highest = tl.max(most, 0)
+    # Lane by lane, and put together once: the lanes need not wait for each other in between. Four at a time,
+    # so that what a lane has added up is seldom brought to a new maximum.
+    lowest = -1e30  # below every score, and still a number
+    most, spread = tl.full([size], lowest, tl.float32), tl.zeros([size], tl.float32)
     total = tl.zeros([size], tl.float32)
-    for start in range(0, vocabulary, size):
-        columns = start + tl.arange(0, size)
-        each = tl.load(own + columns, mask=columns < vocabulary, other=float("-inf")).to(tl.float32)
-        total += tl.exp2((each - highest) * LOG2E)
-    log = highest + tl.log(tl.sum(total, 0))
+    for start in range(0, vocabulary, 4 * size):
+        one = start + tl.arange(0, size)
+        two, three, four = one + size, one + 2 * size, one + 3 * size
+        a = tl.load(own + one, mask=one < vocabulary, other=float("-inf")).to(tl.float32)
+        b = tl.load(own + two, mask=two < vocabulary, other=float("-inf")).to(tl.float32)
+        c = tl.load(own + three, mask=three < vocabulary, other=float("-inf")).to(tl.float32)
+        d = tl.load(own + four, mask=four < vocabulary, other=float("-inf")).to(tl.float32)
+        higher = tl.maximum(most, tl.maximum(tl.maximum(a, b), tl.maximum(c, d)))
+        total *= tl.exp2((most - higher) * LOG2E)
+        total += tl.exp2((a - higher) * LOG2E) + tl.exp2((b - higher) * LOG2E)
+        total += tl.exp2((c - higher) * LOG2E) + tl.exp2((d - higher) * LOG2E)
+        most = higher
+        if smoothed:
+            spread += tl.where(one < vocabulary, a, 0.0) + tl.where(two < vocabulary, b, 0.0)
+            spread += tl.where(three < vocabulary, c, 0.0) + tl.where(four < vocabulary, d, 0.0)
+    highest = tl.max(most, 0)
+    log = highest + tl.log(tl.sum(total * tl.exp2((most - highest) * LOG2E), 0))
     mean = tl.sum(spread, 0) / vocabulary
     tl.store(sums + row, log - (1 - smoothing) * chosen - smoothing * mean)
     tl.store(sums + tokens + row, log - chosen)

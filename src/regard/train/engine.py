@@ -124,8 +124,17 @@ class Engine:
         self.weights.zero()
 
     def _capture_work(self, part: Batch) -> None:
+        """The first part of all: nothing has been added up yet. Rehearsals let libraries and compilers set
+        themselves up; what they add to the gradients is taken back."""
         self._held = part.to(self._ranks.device)
-        self._work_graph = self._capture(lambda: self._work(self._held), rehearsals=2)
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(2):
+                self._work(self._held)
+        torch.cuda.current_stream().wait_stream(side)
+        self.weights.zero()
+        self._work_graph = self._capture(lambda: self._work(self._held))
         # A longer text may come between two steps and have a table grown; the graph reads the one it knew.
         self._read = [
             value
@@ -141,20 +150,10 @@ class Engine:
 
     def _replay_update(self) -> None:
         if self._update_graph is None:
-            self._update_graph = self._capture(self._update, rehearsals=0)
+            self._update_graph = self._capture(self._update)
         self._update_graph.replay()
 
-    def _capture(self, work: Callable[[], None], rehearsals: int) -> Any:
-        """The graph of some work. Rehearsals let libraries and compilers set themselves up; what they add to
-        the gradients is taken back."""
-        kept = self.weights.travelling.clone()
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(rehearsals):
-                work()
-        torch.cuda.current_stream().wait_stream(side)
-        self.weights.travelling.copy_(kept)
+    def _capture(self, work: Callable[[], None]) -> Any:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             work()
