@@ -69,14 +69,29 @@ def test_a_single_token_has_the_same_sums_by_either_call(bias, monkeypatch):
     plain = QuantizedLinear(layer.weight, layer.bias)
     monkeypatch.setattr("regard.nn.quantized.PLAIN", 0)
     packed = QuantizedLinear(layer.weight, layer.bias)
-    assert packed._plain is None
-    assert (plain._plain is None) == (token_steps() < 127)
+    assert not packed._unpacks
+    assert plain._unpacks == (token_steps() == 127)
     for size in (1e-3, 1.0, 1e3):
         token = size * torch.randn(1, 96)
         assert_close(plain(token), packed(token), atol=0, rtol=1e-6)
     extreme = torch.ones(1, 96)
     extreme[0, ::2] = -1.0
     assert_close(plain(extreme), packed(extreme), atol=1e-6, rtol=1e-6)
+
+
+def test_weights_are_unpacked_for_single_tokens_only():
+    layer = QuantizedLinear(torch.randn(300, 96), None)
+    layer(torch.randn(2, 96))
+    assert "_plain" not in vars(layer)
+    layer(torch.randn(1, 96))
+    assert ("_plain" in vars(layer)) == layer._unpacks
+
+
+@pytest.mark.parametrize("outputs", [1, 255, 256, 257, 600])
+def test_weights_are_rounded_in_blocks_as_they_would_be_at_once(outputs):
+    weight = torch.randn(outputs, 40) * torch.logspace(-3, 3, outputs)[:, None]
+    most = weight.abs().amax(dim=1, keepdim=True)
+    assert torch.equal(QuantizedLinear(weight, None)._plain.T.float(), (weight * (127 / most)).round())
 
 
 def test_zeros_nothing_and_more_axes():

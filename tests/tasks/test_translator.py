@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from regard.decode import DecodeConfig, Hypothesis
 from regard.tasks import translator as module
-from regard.tasks.pieces import Piece, combine, in_batches
+from regard.tasks.pieces import Piece, combine, in_batches, in_small_batches
 from regard.tasks.translation import TranslationWarning
 from regard.tasks.translator import Translator, encode_sources
 from regard.text import DataError, Tokenizer, TokenizerConfig
@@ -22,15 +22,15 @@ SHORT = DecodeConfig(beam=3, maximum=8)
 
 
 def spied(monkeypatch):
-    """What `decode` is asked for, call by call."""
+    """What a search is asked for, batch by batch."""
     calls = []
-    real = module.decode
+    real = module.check
 
-    def decode(model, state, prefixes, **settings):
+    def check(model, state, prefixes, **settings):
         calls.append({"prefixes": prefixes, **settings})
         return real(model, state, prefixes, **settings)
 
-    monkeypatch.setattr(module, "decode", decode)
+    monkeypatch.setattr(module, "check", check)
     return calls
 
 
@@ -421,6 +421,36 @@ def test_those_who_share_the_work_get_equally_much():
     tokens = [sum(len(piece.ids) for piece in batch) for batch in in_batches(pieces, 4096, 4)]
     assert len(tokens) == 4
     assert max(tokens) - min(tokens) < 50
+
+
+def test_small_batches_hold_the_longest_first_and_leave_nobody_idle():
+    pieces = [Piece(i, (0, 1), "", [0] * (5 + i % 20), [], i) for i in range(100)]
+    sizes = [[len(piece.ids) for piece in batch] for batch in in_small_batches(pieces, 4096, 64, 2)]
+    assert [len(batch) for batch in sizes] == [50, 50]
+    assert [size for batch in sizes for size in batch] == sorted(map(len, (p.ids for p in pieces)))[::-1]
+    assert [len(batch) for batch in in_small_batches(pieces, 4096, 30, 2)] == [30, 30, 30, 10]
+    assert [len(batch) for batch in in_small_batches(pieces[:9], 4096, 64, 2)] == [9]  # too few to share
+    assert {len(batch) for batch in in_small_batches(pieces, 1, 64, 2)} == {1}
+
+
+def test_an_error_in_one_thread_stops_all_of_them(monkeypatch):
+    own = translator(decoding=SHORT)
+    begun = []
+
+    def check(*_args, **_settings):
+        begun.append(1)
+        raise ArithmeticError("broken")
+
+    monkeypatch.setattr(module, "check", check)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        with pytest.raises(ArithmeticError, match="broken"):
+            own.translate(sentences(60, seed=4), batch_tokens=40)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert len(begun) <= 2
 
 
 @pytest.mark.usefixtures("unchecked")

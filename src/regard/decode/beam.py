@@ -29,7 +29,7 @@ from torch import Tensor
 
 from regard.decode.config import Hypothesis, rank
 from regard.decode.rules import merge_ends_, top
-from regard.decode.stepper import Request, real, to_host
+from regard.decode.stepper import Request, Search, real, to_host
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +62,7 @@ def watched() -> Iterator[list[list[BeamStep]]]:
         _searches.reset(before)
 
 
-def search(request: Request) -> list[list[Hypothesis]]:
+def search(request: Request) -> Search:
     seen = _searches.get()
     steps: list[BeamStep] | None = None
     if seen is not None:
@@ -102,7 +102,7 @@ def search(request: Request) -> list[list[Hypothesis]]:
         rows, tokens, scores = found.rows[alive], found.tokens[alive], found.scores[alive]
         history = torch.cat([history[rows], tokens.unsqueeze(1)], dim=1)
         request.state.select(rows)
-        logits = request.step(tokens)
+        logits = yield tokens
         length += 1
 
 

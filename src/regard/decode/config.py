@@ -67,6 +67,11 @@ class DecodeConfig:
         if not 0 <= self.min_p <= 1:
             raise ValueError(f"min_p={self.min_p} must be in [0, 1]")
 
+    @property
+    def width(self) -> int:
+        """Rows that a source takes."""
+        return self.beam if self.method == "beam" else self.n_best
+
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:

@@ -4,8 +4,9 @@ A draw is a function of (seed, key of the source, number of the sample, step) an
 of the batch: a sentence gets the same samples alone and in any company.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from regard.decode.config import DecodeConfig, Hypothesis, rank
 from regard.decode.rules import Scores, likeliest, top
-from regard.decode.stepper import Request, on_the_way, real, to_host
+from regard.decode.stepper import Request, Search, on_the_way, real, to_host
 
 FEW = 256
 """So many likeliest tokens mostly hold the share of the probability that `top_p` asks for."""
@@ -40,22 +41,46 @@ class Step:
     """False; whoever reads the steps sets it True where a sentence need not go on."""
 
 
-def search(request: Request) -> list[list[Hypothesis]]:
+def search(request: Request) -> Search:
     """Samples come in the order of their numbers, not of their ranking."""
     config = request.config
     found: list[Hypothesis | None] = [None] * (len(request.prefixes) * config.n_best)
-    for length, step in enumerate(steps(request)):
+    walk, length, answer = _walk(request), 0, None
+    while True:
+        try:
+            step = walk.send(answer)
+        except StopIteration:
+            break
+        if isinstance(step, Tensor):
+            answer = yield step
+            continue
         for row in (step.ended | step.cut).nonzero()[:, 0].tolist():
             ended, score = bool(step.ended[row]), float(step.scores[row])
             ranking = rank(score, length + ended, config.length_penalty)
             found[int(step.running[row])] = Hypothesis(real(step.history[row]), score, ranking, ended)
+        length, answer = length + 1, None
     whole = [hypothesis for hypothesis in found if hypothesis is not None]
     return [whole[start : start + config.n_best] for start in range(0, len(whole), config.n_best)]
 
 
-@torch.no_grad()  # while a step is made, not between them
 def steps(request: Request) -> Iterator[Step]:
     """Tokens as they come, until every sentence has stopped; stopped ones leave the batch."""
+    walk, answer = _walk(request), None
+    while True:
+        try:
+            step = walk.send(answer)
+        except StopIteration:
+            return
+        if isinstance(step, Tensor):
+            answer = request.step(step)
+        else:
+            answer = None
+            yield step
+
+
+@torch.no_grad()  # while a step is made, not between them
+def _walk(request: Request) -> Generator[Step | Int[Tensor, "rows"], Any, None]:
+    """Each step as it was made, and in between the new tokens, whose scores are to be sent."""
     config = request.config
     logits, rules, history = request.prefill(), request.rules(), request.history()
     running = torch.arange(len(history) * config.n_best, device="cpu")
@@ -100,7 +125,7 @@ def steps(request: Request) -> Iterator[Step]:
             none = torch.zeros(len(running), dtype=torch.bool, device="cpu")
             yield Step(running, tokens, totals, none, ~none, history, none)
             return
-        logits = request.step(tokens) if early is None else early
+        logits = (yield tokens) if early is None else early
 
 
 Chooser = Callable[[Scores, Int[Tensor, "rows"], int], Int[Tensor, "rows"]]

@@ -9,13 +9,14 @@ found[0][0].ids
 
 import reprlib
 from collections.abc import Collection, Iterator, Sequence
+from typing import Any, cast
 
 import torch
 
 from regard.decode import beam, sample
 from regard.decode.config import DecodeConfig, Hypothesis
 from regard.decode.sample import Step
-from regard.decode.stepper import Request, Stepper
+from regard.decode.stepper import Request, Search, Stepper
 from regard.nn.state import State
 
 
@@ -43,9 +44,33 @@ def decode(
 
     The model's mode is the caller's business: `model.eval()` before, or its dropout decodes too.
     """
-    request = _request(stepper, state, prefixes, end, config or DecodeConfig(), maximums, suppressed, keys)
-    if len(prefixes) == 0:
+    request = check(
+        stepper,
+        state,
+        prefixes,
+        end=end,
+        config=config or DecodeConfig(),
+        maximums=maximums,
+        suppressed=suppressed,
+        keys=keys,
+    )
+    return run(request)
+
+
+def run(request: Request) -> list[list[Hypothesis]]:
+    """To the end."""
+    if len(request.prefixes) == 0:
         return []
+    work, scores = search(request), None
+    while True:
+        try:
+            scores = request.step(work.send(cast(Any, scores)))  # None begins it
+        except StopIteration as found:
+            return cast(list[list[Hypothesis]], found.value)
+
+
+def search(request: Request) -> Search:
+    """By the method of its configuration."""
     return beam.search(request) if request.config.method == "beam" else sample.search(request)
 
 
@@ -67,21 +92,31 @@ def steps(
             "method='beam' has no tokens before its end: which hypothesis is best may change at each step; "
             "choose greedy or sample"
         )
-    request = _request(stepper, state, prefixes, end, config, maximums, suppressed, keys)
+    request = check(
+        stepper,
+        state,
+        prefixes,
+        end=end,
+        config=config,
+        maximums=maximums,
+        suppressed=suppressed,
+        keys=keys,
+    )
     return sample.steps(request) if len(prefixes) else iter(())
 
 
-def _request(
+def check(
     stepper: Stepper,
     state: State,
     prefixes: Sequence[Sequence[int]],
+    *,
     end: int | Collection[int] | None,
     config: DecodeConfig,
     maximums: Sequence[int] | None,
     suppressed: Collection[int],
     keys: Sequence[int] | None,
 ) -> Request:
-    """What was asked for, checked."""
+    """What `decode` is asked for, checked."""
     ends = [] if end is None else [end] if isinstance(end, int) else sorted(set(end))
     count = len(prefixes)
     _check_rows(state, prefixes)

@@ -4,7 +4,7 @@ Decoders and translators of `regard.models` serve it as they are. Whether the mo
 evaluation mode is the caller's business.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.decode.config import DecodeConfig
+from regard.decode.config import DecodeConfig, Hypothesis
 from regard.decode.rules import NOTHING, START, Rules
 from regard.layout import Layout
 from regard.nn.state import State
@@ -26,6 +26,11 @@ class Stepper(Protocol):
 
     def step(self, tokens: Int[Tensor, "rows"], state: Any, /) -> Float[Tensor, "rows vocab"]:
         """One new token in each row; the scores for what follows it."""
+
+
+Search = Generator[Int[Tensor, "rows"], Float[Tensor, "rows vocab"], list[list[Hypothesis]]]
+"""A search asks for steps and leaves them to somebody else: it gives the new token of each row, is sent the
+scores for what follows, and returns what it found."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -178,7 +178,7 @@ class TransformerLayer(nn.Module):
 
     def forward(self, x: Stream, layout: Layout, mask: Mask, memory: Memory | None = None) -> Stream:
         across = None if memory is None else partial(self._across, layout=layout, memory=memory)
-        return self._through(x, lambda x: self.attention(x, layout, mask), across)
+        return self.through(x, lambda x: self.attention(x, layout, mask), across)
 
     def prefill(
         self, x: Stream, layout: Layout, mask: Mask, cache: SelfCache, cross: CrossCache | None
@@ -187,16 +187,17 @@ class TransformerLayer(nn.Module):
         across = (
             None if cross is None else partial(self._ask, layout=cross.sources.queries(layout), cross=cross)
         )
-        return self._through(x, lambda x: self.attention.prefill(x, layout, mask, cache), across)
+        return self.through(x, lambda x: self.attention.prefill(x, layout, mask, cache), across)
 
     def step(
         self, x: Float[Tensor, "rows d_model"], mask: Mask, cache: SelfCache, cross: CrossCache | None
     ) -> Float[Tensor, "rows d_model"]:
         """The same for one new token in each row, everything before it taken from the cache."""
         across = None if cross is None else partial(self._ask, layout=cross.sources.asking, cross=cross)
-        return self._through(x, lambda x: self.attention.step(x, mask, cache), across)
+        return self.through(x, lambda x: self.attention.step(x, mask, cache), across)
 
-    def _through(self, x: Stream, look: Sublayer, look_across: Sublayer | None) -> Stream:
+    def through(self, x: Stream, look: Sublayer, look_across: Sublayer | None) -> Stream:
+        """The layer, whatever way it looks back, and across."""
         x = self.attention_residual(x, look)
         if self.cross_residual is not None:
             if look_across is None:

@@ -12,16 +12,19 @@ oneDNN multiplies unsigned bytes by signed ones, so tokens are stored 128 higher
 a processor without VNNI it adds pairs of products in 16 bits: there tokens get 63 steps, so that they fit.
 
 Several tokens are multiplied by packed weights. Preparing that costs as much as multiplying a single token by
-a matrix of usual size: so such matrices lie there once more as they are, for the same sums by a plainer call.
+a matrix of usual size: so where a single one comes, such matrices are unpacked once and for all, for the same
+sums by a plainer call.
 """
 
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any, NoReturn, TypeVar
 
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, Int8, UInt8
 from torch import Tensor, nn
 
-from regard.nn.packed import with_products
+from regard.nn.packed import Product, with_products
 
 Model = TypeVar("Model", bound=nn.Module)
 STEPS = 127
@@ -37,14 +40,30 @@ def token_steps() -> int:
     return 127 if torch.cpu._is_vnni_supported() else 63
 
 
-def quantize(model: Model) -> Model:
+BLOCK = 256
+"""Outputs whose weights are rounded at a time: what that takes is little beside a matrix."""
+
+
+def quantize(
+    model: Model,
+    values: Callable[[Tensor], Tensor] = lambda weight: weight,
+    shared: tuple[Tensor, ...] = (),
+) -> Model:
     """A copy whose linear layers and vocabulary heads compute in 8 bits. It can be neither trained nor
-    stored: quantize what was loaded."""
+    stored: quantize what was loaded.
+
+    values  of a weight of a product, if the model's own are not there; they are asked for one by one
+    shared  weights of everything else that are not copied
+    """
     if model.training:
         raise ValueError("the model is in training mode, and 8 bits are for inference: eval() it first")
     if not torch.backends.mkldnn.is_available():
         raise ValueError("this build of torch has no oneDNN, which 8 bits need: stay with float32")
-    return with_products(model, lambda part: QuantizedLinear(part.weight, part.bias)).requires_grad_(False)
+
+    def quantized(part: Product) -> nn.Module:
+        return QuantizedLinear(values(part.weight), None if part.bias is None else values(part.bias))
+
+    return with_products(model, quantized, shared).requires_grad_(False)
 
 
 class QuantizedLinear(nn.Module):
@@ -63,17 +82,20 @@ class QuantizedLinear(nn.Module):
         self.out_features, self.in_features = weight.shape
         self.steps = steps or token_steps()
         weight = weight.detach().float()
-        most = weight.abs().amax(dim=1)
-        whole = (weight * (STEPS / most.clamp(min=torch.finfo(torch.float32).tiny))[:, None]).round_()
+        most = torch.maximum(weight.amax(dim=1), weight.amin(dim=1).neg_())
+        scales = STEPS / most.clamp(min=torch.finfo(torch.float32).tiny)
+        whole = torch.empty(weight.shape, dtype=torch.int8, device="cpu")
+        for rows, scale, into in zip(*(each.split(BLOCK) for each in (weight, scales, whole)), strict=True):
+            into.copy_((rows * scale[:, None]).round_())
         # Plain attributes, no buffers: the packed form belongs to this machine.
-        whole = whole.to(torch.int8)
         self._packed = torch.ops.onednn.qlinear_prepack(whole, None)
         # Signed bytes by signed ones fit only where sums are in 32 bits throughout.
         exact = self.steps == STEPS and torch.cpu._is_vnni_supported()
-        self._plain = whole.t() if exact and whole.numel() <= PLAIN else None
+        self._unpacks = exact and whole.numel() <= PLAIN
         self._scales = most / (STEPS * self.steps)
         self._zeros = torch.zeros(len(most), dtype=torch.int64, device="cpu")
         self._bias = None if bias is None else bias.detach().float().clone()
+        self._most_steps = torch.tensor(float(self.steps), device="cpu")
         # In a row: with a single number, the kernel is half as fast.
         self._middle = torch.full((self.in_features,), WHOLE + self.steps + 1, device="cpu")
 
@@ -82,13 +104,14 @@ class QuantizedLinear(nn.Module):
         tokens = x.detach() if exact else x.detach().float()
         # A token of zeros is divided by 0; what comes of that is multiplied by 0.
         most = torch.maximum(tokens.amax(dim=-1, keepdim=True), tokens.amin(dim=-1, keepdim=True).neg_())
-        whole = torch.addcmul(self._middle, tokens, self.steps / most).view(torch.int32).to(torch.uint8)
+        scale = torch.div(self._most_steps, most)
+        whole = torch.addcmul(self._middle, tokens, scale).view(torch.int32).to(torch.uint8)
         sums = self._products(whole)
         scaled = sums.mul_(most) if self._bias is None else torch.addcmul(self._bias, sums, most, out=sums)
         return scaled if exact else scaled.to(x.dtype)
 
     def _products(self, whole: UInt8[Tensor, "*tokens inputs"]) -> Float[Tensor, "*tokens outputs"]:
-        if self._plain is not None and whole.shape == (1, self.in_features):
+        if self._unpacks and whole.shape == (1, self.in_features):
             token = whole.bitwise_xor_(128).view(torch.int8)  # 128 lower
             return torch._int_mm(token, self._plain) * self._scales
         found: Tensor = torch.ops.onednn.qlinear_pointwise(
@@ -107,6 +130,10 @@ class QuantizedLinear(nn.Module):
             "",
         )
         return found
+
+    @cached_property
+    def _plain(self) -> Int8[Tensor, "inputs outputs"]:
+        return self._packed.to_dense().t().contiguous().t()
 
     def train(self, mode: bool = True) -> "QuantizedLinear":
         if mode:

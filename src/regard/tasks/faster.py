@@ -8,9 +8,11 @@ A model that has hooks works itself: somebody listens, or changes things on the 
 made when they are first needed, and anew when the weights have changed since.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from queue import SimpleQueue
 from typing import Generic, Literal, TypeVar, get_args
 
 import torch
@@ -81,6 +83,48 @@ def side_by_side(
         return
     with _threads(threads // workers), ThreadPoolExecutor(workers) as pool:
         yield from zip(every, pool.map(work, every), strict=True)
+
+
+def shared_out(
+    batches: Iterable[Batch],
+    work: Callable[[Iterator[Batch]], Iterator[tuple[Batch, Result]]],
+    device: torch.device,
+) -> Iterator[tuple[Batch, Result]]:
+    """The same for work that takes one batch after the other when it has room for it: on the CPU, a thread
+    each takes from the same pile. Results come as they are done."""
+    pile = deque(batches)
+    workers = min(torch.get_num_threads(), len(pile)) if device.type == "cpu" else 1
+    if workers <= 1:
+        yield from work(iter(pile))
+        return
+
+    def taken() -> Iterator[Batch]:
+        while True:
+            try:
+                yield pile.popleft()
+            except IndexError:
+                return
+
+    def run() -> None:
+        try:
+            for done in work(taken()):
+                results.put(done)
+        except BaseException:
+            pile.clear()  # nobody goes on
+            raise
+        finally:
+            results.put(None)
+
+    results: SimpleQueue[tuple[Batch, Result] | None] = SimpleQueue()
+    with _threads(torch.get_num_threads() // workers), ThreadPoolExecutor(workers) as pool:
+        running = [pool.submit(run) for _ in range(workers)]
+        try:
+            for _ in running:
+                yield from iter(results.get, None)
+            for each in running:
+                each.result()
+        finally:
+            pile.clear()
 
 
 @contextmanager

@@ -11,20 +11,25 @@ No pickle is ever read or written.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from regard.config import ConfigError
+from regard.nn.packed import Product
+from regard.nn.quantized import quantize
 from regard.text import Tokenizer
 from regard.train.checkpoint import CheckpointError, replace, write_text
 from regard.train.trainer import CHECKPOINT
 
+Model = TypeVar("Model", bound=nn.Module)
 FORMAT = 1
 WEIGHTS = "model.safetensors"
 METRICS = "metrics.json"
@@ -109,23 +114,79 @@ def whole(model: nn.Module) -> dict[str, Tensor]:
 
 def load_weights(folder: Path, model: nn.Module) -> None:
     """Into a model of the same shape; every weight must be there, and none besides."""
+    own = whole(model)
+    with _reading(folder, own) as read, torch.no_grad():
+        for name, weight in own.items():
+            weight.copy_(read(name))
+
+
+def load_quantized(folder: Path, build: Callable[[], Model]) -> Model:
+    """The model in 8 bits. Its weights are read one after the other: the matrices of products are never there
+    in float32 all at once, and do not stay."""
+    with torch.device("meta"), _NoValues():  # where weights take no room
+        model = build().eval()
+    own = whole(model)
+    names = {weight: name for name, weight in own.items()}
+    found: dict[Tensor, Tensor] = {}
+    with _reading(folder, own) as read, torch.no_grad():
+        for part in model.modules():
+            if isinstance(part, Product):
+                continue
+            for name, weight in [*part.named_parameters(recurse=False), *part.named_buffers(recurse=False)]:
+                if weight in names and weight not in found:
+                    values = read(names[weight]).to(weight.dtype, copy=True)
+                    found[weight] = nn.Parameter(values) if isinstance(weight, nn.Parameter) else values
+                setattr(part, name, found.get(weight, weight))
+        return quantize(
+            model,
+            lambda weight: found[weight] if weight in found else read(names[weight]),
+            shared=tuple(found.values()),
+        )
+
+
+class _NoValues(TorchFunctionMode):
+    """On the meta device there are none to draw. torch's own way to find that out is written in Python, and
+    takes 65 MB of it."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is nn.init.normal_:
+            return kwargs["tensor"]
+        return torch.empty(*args, **kwargs) if func is torch.randn else func(*args, **kwargs)
+
+
+@contextmanager
+def _reading(folder: Path, own: Mapping[str, Tensor]) -> Iterator[Callable[[str], Tensor]]:
+    """What reads a weight in the file by its name; there must be one for each of a model's own, and none
+    besides."""
     path = folder / WEIGHTS
     if not path.exists():
         raise FolderError(
             f"{path}: not there; if training has begun here, go on with regard train --resume --out "
             f"{folder}, else copy the folder anew"
         )
-    own = whole(model)
+
+    def read(name: str) -> Tensor:
+        with safe_open(path, framework="pt") as file:  # anew: what was read of an open file stays in memory
+            found: Tensor = file.get_tensor(name)
+        if found.shape != own[name].shape:
+            raise FolderError(
+                f"{path}: cannot be read ({name} has the shape {list(found.shape)}, where "
+                f"{list(own[name].shape)} belongs); copy the folder anew"
+            )
+        return found
+
     try:
-        with safe_open(path, framework="pt") as file, torch.no_grad():
+        with safe_open(path, framework="pt") as file:
             names = set(file.keys())
-            if names != own.keys():
-                missing, extra = sorted(own.keys() - names)[:3], sorted(names - own.keys())[:3]
-                raise FolderError(
-                    f"{path}: not the weights of config.json: missing {missing}, unknown {extra}; "
-                    "copy the folder anew"
-                )
-            for name, parameter in own.items():
-                parameter.copy_(file.get_tensor(name))
-    except (OSError, SafetensorError, RuntimeError) as error:
+        if names != own.keys():
+            missing, extra = sorted(own.keys() - names)[:3], sorted(names - own.keys())[:3]
+            raise FolderError(
+                f"{path}: not the weights of config.json: missing {missing}, unknown {extra}; "
+                "copy the folder anew"
+            )
+        yield read
+    except (OSError, SafetensorError) as error:
         raise FolderError(f"{path}: cannot be read ({error}); copy the folder anew") from error

@@ -8,7 +8,6 @@ from regard.decode import DecodeConfig
 from regard.hub import Checkpoint, is_foreign
 from regard.models.heads import ClassifyConfig, EmbedConfig, MaskedConfig, TagConfig
 from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from regard.nn.quantized import quantize
 from regard.tasks.encoders.classifier import Classifier
 from regard.tasks.encoders.embedder import Embedder
 from regard.tasks.encoders.filler import Filler
@@ -16,7 +15,7 @@ from regard.tasks.encoders.reading import Reader
 from regard.tasks.encoders.start import loaded, open_encoder
 from regard.tasks.encoders.tagger import Tagger
 from regard.tasks.faster import Precision
-from regard.tasks.folder import FolderError, load_weights, read_config
+from regard.tasks.folder import FolderError, load_quantized, load_weights, read_config
 from regard.tasks.language.generator import Generator, open_generator
 from regard.tasks.language.start import is_language
 from regard.tasks.translator import Translator
@@ -100,11 +99,13 @@ def _translator(folder: Path, place: str, precision: Precision) -> Translator:
         raise FolderError(f"{folder}/config.json: {error}") from error
     except KeyError as error:
         raise FolderError(f"{folder}/config.json: {error} is missing; copy the folder anew") from error
-    model = Seq2Seq(shape)
-    load_weights(folder, model)
-    model = model.to(place).eval()
+    if precision == "int8" and place == "cpu":
+        model = load_quantized(folder, lambda: Seq2Seq(shape))
+    else:
+        model = Seq2Seq(shape)
+        load_weights(folder, model)
     return Translator(
-        quantize(model) if precision == "int8" and place == "cpu" else model,  # and the other one can go
+        model.to(place).eval(),
         Tokenizer.load(folder),
         longest=longest,
         languages=languages,

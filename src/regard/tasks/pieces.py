@@ -66,6 +66,19 @@ def number_tasks(
     return [Task(*fields, line=first + i) for i, fields in enumerate(each)]
 
 
+def in_small_batches(pieces: Sequence[Piece], budget: int, most: int, sharers: int) -> Iterator[list[Piece]]:
+    """The longest first, at most so many together; within the budget, and one for each of the `sharers` at
+    least, where there are enough pieces."""
+    order = sorted(pieces, key=lambda piece: -len(piece.ids))
+    if len(order) >= sharers * FEW:
+        most = min(most, -(-len(order) // sharers))
+    first = 0
+    while first < len(order):
+        count = max(min(most, budget // len(order[first].ids)), 1)
+        yield order[first : first + count]
+        first += count
+
+
 def in_batches(pieces: Sequence[Piece], budget: int, sharers: int = 1) -> Iterator[list[Piece]]:
     """The longest first: as many together as keep their number times the longest within the budget, and at
     least one. Several `sharers` get equally many batches with about as many tokens each, where there are

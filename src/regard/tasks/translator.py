@@ -19,8 +19,13 @@ import numpy as np
 import torch
 
 from regard.data.packing import pack
-from regard.decode import DecodeConfig, decode
+from regard.decode import DecodeConfig, Hypothesis
+from regard.decode.families import Families
+from regard.decode.relay import relay
+from regard.decode.search import check, run
+from regard.decode.stepper import Request, Stepper
 from regard.models.seq2seq import Seq2Seq
+from regard.nn.state import State
 from regard.tasks import splitting
 from regard.tasks.alignment import (
     Alignment,
@@ -29,13 +34,15 @@ from regard.tasks.alignment import (
     source_spans,
     word_alignment,
 )
-from regard.tasks.faster import Faster, Precision, check_precision, side_by_side
-from regard.tasks.pieces import Found, Part, Piece, Task, assemble, in_batches, number_tasks
+from regard.tasks.faster import Faster, Precision, check_precision, shared_out, side_by_side
+from regard.tasks.pieces import Found, Part, Piece, Task, assemble, in_batches, in_small_batches, number_tasks
 from regard.tasks.translation import Translation, TranslationWarning
 from regard.text import DataError, Origin, Tokenizer
 from regard.text.training import each_text
 
 SPARE = 8
+ROWS, JOINED = 64, 2
+"""On a CPU: hypotheses that a batch begins with, and about so many batches share each step."""
 TooLong = Literal["split", "warn", "error"]
 """A text longer than the model was trained on: translate it sentence by sentence, translate it whole and
 warn, or raise a DataError."""
@@ -325,12 +332,8 @@ class Translator:
         if progress is not None and (blank := open_pieces.count(0)):
             progress(blank)
         parts: list[list[Part]] = [[] for _ in tasks]
-        sharers = torch.get_num_threads() if self.device.type == "cpu" else 1
-        batches = in_batches(pieces, wish.batch_tokens, sharers)
         with self._ready():
-            self._faster.now()  # once, and not by every thread
-            work = partial(self._decode_within, wish=wish)
-            for batch, results in self._side_by_side(batches, work):
+            for batch, results in self._side_by_side(pieces, wish):
                 for piece, found in zip(batch, results, strict=True):
                     parts[piece.task].append((piece, found))
                     open_pieces[piece.task] -= 1
@@ -399,13 +402,30 @@ class Translator:
         with torch.no_grad(), torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=half):
             yield
 
-    def _side_by_side(
-        self, batches: Iterator[list[Piece]], work: Callable[[list[Piece]], list[Found]]
+    def _side_by_side(self, pieces: list[Piece], wish: _Wish) -> Iterator[tuple[list[Piece], list[Found]]]:
+        model = self._faster.now()  # once, and not by every thread
+        sharers = torch.get_num_threads() if self.device.type == "cpu" else 1
+        work = partial(self._decode_within, wish=wish)
+        if self._faster.heard:  # one after the other: who listens would hear them all at once
+            return ((batch, work(batch)) for batch in in_batches(pieces, wish.batch_tokens))
+        if not Families.serve(model):
+            return side_by_side(in_batches(pieces, wish.batch_tokens, sharers), work, self.device)
+        most = max(ROWS // wish.decoding.width, 1)
+        batches = in_small_batches(pieces, wish.batch_tokens, most, sharers)
+        return shared_out(batches, partial(self._relay, wish=wish), self.device)
+
+    def _relay(
+        self, batches: Iterator[list[Piece]], wish: _Wish
     ) -> Iterator[tuple[list[Piece], list[Found]]]:
-        """One after the other, if somebody listens: he would hear them all at once."""
-        if self._faster.heard:
-            return ((batch, work(batch)) for batch in batches)
-        return side_by_side(batches, work, self.device)
+        with self._modes():
+            families = Families(self._faster.now())
+
+            def begin(batch: list[Piece]) -> Request:
+                source = pack([piece.ids for piece in batch])
+                return self._request(families, families.start(source.ids, source.layout), batch, wish)
+
+            for batch, found in relay(families, batches, begin, ROWS * JOINED // 2):
+                yield batch, self._explained(batch, found, wish)
 
     def _decode_within(self, batch: list[Piece], wish: _Wish) -> list[Found]:
         """All at once or, where the device's memory does not do, in halves."""
@@ -423,24 +443,29 @@ class Translator:
     def _decode(self, batch: list[Piece], wish: _Wish) -> list[Found]:
         model = self._faster.now()
         source = pack([piece.ids for piece in batch]).to(self.device)
-        maximums = [self._maximum(piece, wish.decoding) for piece in batch]
         # Most translations are about as long as their source; room for longer ones is made when they come.
         capacity = max(len(piece.prefix) + len(piece.ids) + SPARE for piece in batch)
-        hypotheses = decode(
-            model,
-            model.start(source.ids, source.layout, capacity=capacity),
+        state = model.start(source.ids, source.layout, capacity=capacity)
+        return self._explained(batch, run(self._request(model, state, batch, wish)), wish)
+
+    def _request(self, stepper: Stepper, state: State, batch: list[Piece], wish: _Wish) -> Request:
+        return check(
+            stepper,
+            state,
             [[self._start, *piece.prefix] for piece in batch],
             end=self._end,
             config=wish.decoding,
-            maximums=maximums,
+            maximums=[self._maximum(piece, wish.decoding) for piece in batch],
             suppressed=wish.suppressed,
             keys=[piece.key for piece in batch],
         )
+
+    def _explained(self, batch: list[Piece], found: list[list[Hypothesis]], wish: _Wish) -> list[Found]:
         weights: list[np.ndarray | None] = [None] * len(batch)
         if wish.align:
-            best = [[*row[0].ids] for row in hypotheses]
+            best = [[*row[0].ids] for row in found]
             weights = [*self._weights([piece.ids for piece in batch], best, None)]
-        return [Found(row, own) for row, own in zip(hypotheses, weights, strict=True)]
+        return [Found(row, own) for row, own in zip(found, weights, strict=True)]
 
     def _maximum(self, piece: Piece, config: DecodeConfig) -> int:
         """How many tokens a translation may have: no more than positions were learned for."""

@@ -1,0 +1,163 @@
+"""Steps of families against the model's own, and batches that share their steps against batches alone."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from regard.decode import DecodeConfig, decode
+from regard.decode.families import Families
+from regard.decode.relay import relay
+from regard.decode.search import check
+from regard.layout import Layout
+from regard.models.seq2seq import Seq2Seq
+from tests.decode.models import END, START
+from tests.models.families import BODIES, VOCABULARY, seq2seq
+
+KINDS = tuple(
+    f"transformer, {kind}"
+    for kind in ("sinusoidal", "learned", "rotary", "no positions", "modern", "free widths")
+)
+
+
+@pytest.fixture(autouse=True)
+def _without_gradients():
+    with torch.no_grad():
+        yield
+
+
+def model(family: str = KINDS[0]) -> Seq2Seq:
+    return Seq2Seq(seq2seq(*BODIES[family])).eval()
+
+
+def sources(*lengths: int) -> tuple[torch.Tensor, Layout]:
+    return torch.randint(3, VOCABULARY, (sum(lengths),)), Layout.of(lengths)
+
+
+def prefixes(*lengths: int) -> list[list[int]]:
+    return [[START, *torch.randint(3, VOCABULARY, (length - 1,)).tolist()] for length in lengths]
+
+
+@pytest.mark.parametrize("family", KINDS)
+def test_scores_are_those_of_the_models_own_steps_whatever_rows_are_kept(family):
+    own = model(family)
+    ids, layout = sources(5, 9, 3, 12)
+    families = Families(own)
+    states = own.start(ids, layout), families.start(ids, layout)
+    read = prefixes(1, 3, 2, 1)
+    flat = torch.tensor([id for each in read for id in each])
+    laid = Layout.of([len(each) for each in read])
+    assert_close(families.prefill(flat, laid, states[1]), own.prefill(flat, laid, states[0]))
+    torch.manual_seed(3)
+    for _ in range(24):  # so many that families close up and slots are dropped
+        rows = states[0].rows
+        kept = torch.randint(0, rows, (min(7, rows + 2),)).sort().values
+        for state in states:
+            state.select(kept)
+        tokens = torch.randint(3, VOCABULARY, (len(kept),))
+        assert_close(families.step(tokens, states[1]), own.step(tokens, states[0]), atol=1e-5, rtol=1e-4)
+        assert states[1].lengths.tolist() == states[0].lengths.tolist()
+        assert (states[1].rows, states[1].longest) == (states[0].rows, states[0].longest)
+
+
+def test_a_step_for_several_batches_is_a_step_for_each():
+    own = model()
+    families, rest = Families(own), (7, 2, 9)
+    alone, together = [], []
+    for count in (1, 5, 8):
+        ids, layout = sources(*range(3, 3 + count))
+        for states in (alone, together):
+            states.append(families.start(ids, layout))
+            starts = torch.full((count,), START)
+            families.prefill(starts, Layout.of([1] * count), states[-1])
+    for token in rest:
+        tokens = [torch.full((state.rows,), token) for state in alone]
+        single = [families.step(*pair) for pair in zip(tokens, alone, strict=True)]
+        joined = families.together([*zip(tokens, together, strict=True)])
+        assert len(joined) == 14  # what fills them up is not given out
+        assert_close(joined, torch.cat(single))
+
+
+def test_slots_that_nobody_sees_are_dropped_and_families_close_up():
+    own = model()
+    families = Families(own)
+    ids, layout = sources(4, 4, 4, 4)
+    state = families.start(ids, layout)
+    families.prefill(torch.full((4,), START), Layout.of([1] * 4), state)
+    for _ in range(40):
+        state.select([row for row in range(0, state.rows, max(1, state.rows // 4)) for _ in range(4)][:16])
+        families.step(torch.full((state.rows,), 5), state)
+    assert state._used < 41 + 3 * 40 / 2  # of 1 + 4 * 40 that were written
+    state.select(range(4))
+    assert state._families == 1
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        DecodeConfig(method="greedy", maximum=12),
+        DecodeConfig(beam=3, n_best=2, maximum=12),
+        DecodeConfig(method="sample", n_best=2, maximum=12),
+    ],
+    ids=lambda config: config.method,
+)
+@pytest.mark.parametrize("few", [1, 8, 100])
+def test_batches_that_share_their_steps_find_what_each_finds_alone(config, few):
+    own = model()
+    families = Families(own)
+    lengths = [(5, 3, 8), (4,), (9, 9), (2, 6, 7, 3)]
+    batches = [sources(*each) for each in lengths]
+
+    def settings(number: int) -> dict:
+        count = len(lengths[number])
+        return {
+            "end": END,
+            "config": config,
+            "suppressed": (),
+            "keys": [10 * number + i for i in range(count)],
+        }
+
+    def begin(number: int):
+        state = families.start(*batches[number])
+        return check(families, state, [[START]] * state.rows, maximums=None, **settings(number))
+
+    found = dict(relay(families, iter(range(4)), begin, few))
+    assert sorted(found) == [0, 1, 2, 3]
+    for number, own_batch in enumerate(batches):
+        alone = decode(own, own.start(*own_batch), [[START]] * len(lengths[number]), **settings(number))
+        assert [[each.ids for each in row] for row in found[number]] == [
+            [each.ids for each in row] for row in alone
+        ]
+        scores = [[each.score for each in row] for row in found[number]]
+        assert_close(scores, [[each.score for each in row] for row in alone], atol=1e-4, rtol=1e-4)
+
+
+def test_only_what_they_can_do_is_served():
+    assert Families.serve(model())
+    assert not Families.serve(model("gru, dot"))
+    assert not Families.serve(model("transformer, relative"))
+    assert not Families.serve(model("transformer, window"))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not Families.serve(model())
+    with pytest.raises(ValueError, match="families are for a Transformer"):
+        Families(model("gru, dot"))
+
+
+def test_rows_stay_in_the_order_of_their_sources():
+    families = Families(model())
+    state = families.start(*sources(4, 5))
+    with pytest.raises(ValueError, match="sort them"):
+        state.select([1, 0])
+    with pytest.raises(IndexError, match="the rows are 0 to 1"):
+        state.select([2])
+
+
+def test_a_prefix_goes_into_a_fresh_state_only():
+    families = Families(model())
+    state = families.start(*sources(4, 5))
+    with pytest.raises(ValueError, match="3 prefixes, 2 rows"):
+        families.prefill(torch.full((3,), START), Layout.of([1, 1, 1]), state)
+    with pytest.raises(ValueError, match="a prefix is empty"):
+        families.prefill(torch.full((1,), START), Layout.of([1, 0]), state)
+    families.prefill(torch.full((2,), START), Layout.of([1, 1]), state)
+    with pytest.raises(ValueError, match="fresh state"):
+        families.prefill(torch.full((2,), START), Layout.of([1, 1]), state)
