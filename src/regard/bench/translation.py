@@ -56,7 +56,7 @@ STATUS = Path("/proc/self/status")
 WORK, UNIT = "sentences, text to text", "sentences/s"
 SLOW = 128
 """Sentences for transformers."""
-SENTENCES, SINGLE = 500, 100
+SENTENCES, SINGLE = 1000, 100
 """Sentences in all, and those that are translated one by one."""
 SEARCHES = {"greedy": DecodeConfig(method="greedy"), "beam 4": DecodeConfig(beam=4, stop="full")}
 """A beam stops when it is full, the only way that CTranslate2 has."""

@@ -31,6 +31,8 @@ STEPS = 127
 """Of weights, on each side of 0."""
 PLAIN = 2**22
 """Larger matrices take so long to read that the packed order, read faster, pays for a single token too."""
+SMALL = 2**16
+"""Below so many numbers, fewer calls are faster than fewer numbers read."""
 WHOLE = 2.0**23
 """Where float32 begins to have whole numbers only: what is added is rounded, and lies in the lowest bits."""
 
@@ -101,9 +103,13 @@ class QuantizedLinear(nn.Module):
 
     def forward(self, x: Float[Tensor, "*tokens inputs"]) -> Float[Tensor, "*tokens outputs"]:
         exact = x.dtype == torch.float32
-        tokens = x.detach() if exact else x.detach().float()
+        tokens = x.detach() if x.requires_grad else x
+        tokens = tokens if exact else tokens.float()
         # A token of zeros is divided by 0; what comes of that is multiplied by 0.
-        most = torch.maximum(tokens.amax(dim=-1, keepdim=True), tokens.amin(dim=-1, keepdim=True).neg_())
+        if tokens.numel() < SMALL:
+            most = tokens.abs().amax(dim=-1, keepdim=True)
+        else:
+            most = torch.maximum(tokens.amax(dim=-1, keepdim=True), tokens.amin(dim=-1, keepdim=True).neg_())
         scale = torch.div(self._most_steps, most)
         whole = torch.addcmul(self._middle, tokens, scale).view(torch.int32).to(torch.uint8)
         sums = self._products(whole)

@@ -41,8 +41,8 @@ from regard.text import DataError, Origin, Tokenizer
 from regard.text.training import each_text
 
 SPARE = 8
-ROWS, JOINED = 64, 2
-"""On a CPU: hypotheses that a batch begins with, and about so many batches share each step."""
+ROWS = 256
+"""Hypotheses that a batch begins with on a CPU, at most."""
 TooLong = Literal["split", "warn", "error"]
 """A text longer than the model was trained on: translate it sentence by sentence, translate it whole and
 warn, or raise a DataError."""
@@ -410,13 +410,15 @@ class Translator:
             return ((batch, work(batch)) for batch in in_batches(pieces, wish.batch_tokens))
         if not Families.serve(model):
             return side_by_side(in_batches(pieces, wish.batch_tokens, sharers), work, self.device)
-        most = max(ROWS // wish.decoding.width, 1)
-        batches = in_small_batches(pieces, wish.batch_tokens, most, sharers)
-        return shared_out(batches, partial(self._relay, wish=wish), self.device)
+        width = wish.decoding.width
+        batches = [*in_small_batches(pieces, wish.batch_tokens, max(ROWS // width, 1), sharers)]
+        few = width * max(map(len, batches), default=0) // 2
+        return shared_out(batches, partial(self._relay, few=few, wish=wish), self.device)
 
     def _relay(
-        self, batches: Iterator[list[Piece]], wish: _Wish
+        self, batches: Iterator[list[Piece]], few: int, wish: _Wish
     ) -> Iterator[tuple[list[Piece], list[Found]]]:
+        """A batch joins the others when `few` hypotheses are left of them."""
         with self._modes():
             families = Families(self._faster.now())
 
@@ -424,7 +426,7 @@ class Translator:
                 source = pack([piece.ids for piece in batch])
                 return self._request(families, families.start(source.ids, source.layout), batch, wish)
 
-            for batch, found in relay(families, batches, begin, ROWS * JOINED // 2):
+            for batch, found in relay(families, batches, begin, max(few, 1)):
                 yield batch, self._explained(batch, found, wish)
 
     def _decode_within(self, batch: list[Piece], wish: _Wish) -> list[Found]:
