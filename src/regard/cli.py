@@ -163,6 +163,10 @@ def translate(
         Literal["float32", "int8"] | None,
         typer.Option("--precision", help="Of the arithmetic; int8 is for the CPU."),
     ] = None,
+    batch_tokens: Annotated[
+        int | None,
+        typer.Option("--batch-tokens", help="Tokens read at a time; fewer take less memory, and longer."),
+    ] = None,
     device: Device = "auto",
 ) -> None:
     """Translate a file, or what comes in, line by line."""
@@ -175,6 +179,7 @@ def translate(
         device=device,
         engine=engine,
         precision=precision,
+        batch_tokens=batch_tokens,
         to=to,
         n_best=n_best,
         scores=scores,

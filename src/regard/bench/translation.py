@@ -5,10 +5,12 @@ a change to what it says (regard.bench.widen). All sides translate the same sent
 to tokens, whichever suits them.
 
     throughput     greedy and beam 4; float32 and int8. CTranslate2 with a worker a core and batches of 64
-    latency        one sentence after the other, all cores on each: the median, and of 100 the slowest
+    latency        one sentence after the other, all cores on each, in a process for each side: the median,
+                   and of 100 the slowest
     memory         a process that loads the model in 8 bits and translates, at its largest
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -58,6 +60,8 @@ SLOW = 128
 """Sentences for transformers."""
 SENTENCES, SINGLE = 1000, 100
 """Sentences in all, and those that are translated one by one."""
+SMALL = 64
+"""Tokens of sources that are translated at a time, where memory is dear."""
 SEARCHES = {"greedy": DecodeConfig(method="greedy"), "beam 4": DecodeConfig(beam=4, stop="full")}
 """A beam stops when it is full, the only way that CTranslate2 has."""
 Translate = Callable[[Sequence[str]], list[str]]
@@ -228,6 +232,7 @@ def copy_weights(own: Seq2Seq, theirs: Any) -> None:
 
 def compare(task: Task, work: Path) -> Iterator[Row]:
     own = task.translator
+    model, texts = save(task, work)
     eight = Translator(own.model, own.tokenizer, longest=own.longest, precision="int8")
     bleu = dict.fromkeys(SEARCHES, "")
     kinds: dict[Literal["float32", "int8"], Translator] = {"float32": own, "int8": eight}
@@ -253,30 +258,46 @@ def compare(task: Task, work: Path) -> Iterator[Row]:
             speeds = [rates(len(task.sources), each) for each in times.values()]
             peer_name = named("ctranslate2")
             yield compared(*speeds, work=WORK, setting=setting, unit=UNIT, peer=peer_name, notes=notes)
-        yield from latency(task, translator, folder, precision)
+        yield from latency(model, folder, texts, precision)
     if task.wide:
         yield from slow_ones(task)
     if (work / "int8").exists() and STATUS.exists():
-        yield memory(task, work)
+        yield from memory(model, work / "int8", texts)
 
 
-def latency(task: Task, translator: Translator, folder: Path, precision: Precision) -> Iterator[Row]:
-    search = SEARCHES["greedy"]
-    sides = [ours(translator, search), theirs(folder, task, precision, search, 0)]
-    texts = task.sources[:SINGLE]
+def latency(folder: Path, engine: Path, texts: Path, precision: Precision) -> Iterator[Row]:
+    """Each side in a process of its own, twice, in turns: in one, threads of the one that wait for work keep
+    those of the other from it."""
     times: list[list[float]] = [[], []]
-    for text in texts[:5] + texts:
-        for place, side in enumerate(sides):
-            start = time.perf_counter()
-            side([text])
-            times[place].append(1000 * (time.perf_counter() - start))
-    own, other = (each[5:] for each in times)
+    for _ in range(2):
+        for own, side in zip(times, ("", str(engine)), strict=True):
+            call = f"singly({str(folder)!r}, {side!r}, {str(texts)!r}, {precision!r})"
+            code = f"import json; from regard.bench.translation import singly; print(json.dumps({call}))"
+            done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+            own += json.loads(done.stdout.splitlines()[-1])
     for name, share in (("median", 50), ("99 of 100", 99)):
-        both = [[float(np.percentile(each, share))] for each in (own, other)]
+        both = [[float(np.percentile(each, share))] for each in times]
         yield compared(
             *both, work="one sentence", setting=f"{precision}, greedy, {name}", unit="ms",
             peer=named("ctranslate2"),
         )  # fmt: skip
+
+
+def singly(folder: str, engine: str, texts: str, precision: Precision) -> list[float]:
+    """Milliseconds for each text; by CTranslate2 if it is given a folder."""
+    lines, search = Path(texts).read_text(encoding="utf-8").splitlines()[:SINGLE], SEARCHES["greedy"]
+    own = regard.load(folder, device="cpu", precision="float32" if engine else precision)
+    if not isinstance(own, Translator):
+        raise ValueError(f"{folder} holds no translator")
+    side = ours(own, search)
+    if engine:
+        side = theirs(Path(engine), Task(own, lines, [], "", wide=True), precision, search, 0)
+    times = []
+    for text in lines[:5] + lines:
+        start = time.perf_counter()
+        side([text])
+        times.append(1000 * (time.perf_counter() - start))
+    return times[5:]
 
 
 def slow_ones(task: Task) -> Iterator[Row]:
@@ -300,31 +321,39 @@ def slow_ones(task: Task) -> Iterator[Row]:
         )  # fmt: skip
 
 
-def memory(task: Task, work: Path) -> Row:
-    """Of fresh processes: what they held at most."""
-    folder, own = work / "model", task.translator
+def save(task: Task, work: Path) -> tuple[Path, Path]:
+    """The model, and texts, for processes of their own."""
+    folder, texts, own = work / "model", work / "texts", task.translator
     folder.mkdir()
     about = {"model": to_dict(own.model.config), "decode": to_dict(own.decoding), "longest": own.longest}
     write_json(folder / "config.json", {"format": FORMAT, "task": "translate", "languages": [], **about})
     write_weights(folder, whole(own.model))
     own.tokenizer.save(folder / "tokenizer.json")
-    texts = work / "texts"
     texts.write_text("\n".join(task.sources[:SLOW]), encoding="utf-8")
+    return folder, texts
+
+
+def memory(folder: Path, engine_folder: Path, texts: Path) -> Iterator[Row]:
+    """Of fresh processes: what they held at most. Fewer sentences at a time take less, and longer."""
     plain = f"t = regard.load({str(folder)!r}, device='cpu', precision='int8')"
-    engine = f"t = regard.tasks.deploy.engine.open_deployed(Path({str(work / 'int8')!r}), device='cpu')"
-    found = []
-    for opened in (plain, engine):
+    engine = f"t = regard.tasks.deploy.engine.open_deployed(Path({str(engine_folder)!r}), device='cpu')"
+
+    def most(opened: str, settings: str = "") -> float:
         code = (
             "import re, regard, regard.tasks.deploy.engine; from pathlib import Path\n"
-            f"{opened}\nt.translate(Path({str(texts)!r}).read_text(encoding='utf-8').splitlines())\n"
+            f"{opened}\nlines = Path({str(texts)!r}).read_text(encoding='utf-8').splitlines()\n"
+            f"t.translate(lines{settings})\n"
             f"print(re.search('VmHWM:\\s+(\\d+)', Path({str(STATUS)!r}).read_text())[1])"
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        found.append(int(done.stdout.split()[-1]) / 1024)
-    return compared(
-        found[:1], found[1:], work="a process that translates", setting="int8", unit="MiB at most",
-        peer=f"{named('ctranslate2')} in regard",
-    )  # fmt: skip
+        return int(done.stdout.split()[-1]) / 1024
+
+    theirs = most(engine)
+    for settings in ("", f", batch_tokens={SMALL}"):
+        yield compared(
+            [most(plain, settings)], [theirs], work="a process that translates", setting=f"int8{settings}",
+            unit="MiB at most", peer=f"{named('ctranslate2')} in regard",
+        )  # fmt: skip
 
 
 def _bleu(texts: list[str], references: list[str]) -> float:

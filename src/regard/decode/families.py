@@ -284,9 +284,9 @@ class FamilyState:
         room = self._shown.shape[1]
         if self._used + width <= room:
             return
-        more = _whole(max(room // 4, self._used + width - room))
+        more = _whole(max(room // 2, self._used + width - room))
         for grids in (self._keys, self._values):
-            grids[:] = [F.pad(grid, (0, 0, 0, more)) for grid in grids]
+            grids[:] = [_grown(grid, self._used, more) for grid in grids]
         self._shown = F.pad(self._shown, (0, more), value=-torch.inf)
 
     def take_step(self) -> None:
@@ -322,6 +322,16 @@ class FamilyState:
 
 def _whole(slots: int) -> int:
     return -(-max(slots, 1) // LANES) * LANES
+
+
+def _grown(
+    grid: Float[Tensor, "families kv_heads room d"], used: int, more: int
+) -> Float[Tensor, "families kv_heads more_room d"]:
+    families, heads, room, width = grid.shape
+    found = grid.new_empty(families, heads, room + more, width)
+    found[:, :, :used] = grid[:, :, :used]
+    found[:, :, used:] = 0  # hidden, but it must be a number
+    return found
 
 
 def _in_grid(

@@ -1,9 +1,10 @@
 """Products in float32 from weights that lie as the processor reads them, for inference on a CPU.
 
-    y = x W^T + b       W once more in oneDNN's order of blocks, where more than one token is multiplied
+    y = x W^T + b       W once more, in oneDNN's order of blocks
 
-The values are those of `F.linear`, up to the order of sums. Eight tokens at a time take half as long or less;
-one token is bound by reading the weights, in any order. The price is memory: each matrix lies there twice.
+The values are those of `F.linear`, up to the order of sums. Eight tokens at a time take half as long or less.
+One token is bound by reading the weights, in any order; but here all threads read, and not every library's
+product of a matrix and a vector lets them. The price is memory: each matrix lies there twice.
 """
 
 import copy
@@ -91,13 +92,6 @@ class PackedLinear(nn.Module):
     def forward(self, x: Float[Tensor, "*tokens inputs"]) -> Float[Tensor, "*tokens outputs"]:
         if torch.is_grad_enabled() or x.dtype != torch.float32:
             return activate(F.linear(x, self.weight, self.bias), self._then)
-        if x.shape == (1, self.in_features):
-            found = (
-                torch.mv(self.weight, x[0])
-                if self.bias is None
-                else torch.addmv(self.bias, self.weight, x[0])
-            )
-            return activate(found.unsqueeze(0), self._then)
         return torch.ops.mkldnn._linear_pointwise(x, self._packed, self.bias, self._name, [], self._kind)
 
     def train(self, mode: bool = True) -> "PackedLinear":

@@ -67,6 +67,7 @@ def _loss_op(
             torch.addmm(d_weight, scores.t(), states[own], out_dtype=torch.float32, out=d_weight)
         if bias is not None:
             d_bias += scores.sum(dim=0, dtype=torch.float32)[:vocabulary]
+        del scores  # before the next ones are there
     return sums[0].sum(), sums[1].sum(), d_states, d_weight[:vocabulary], d_bias
 
 

@@ -74,6 +74,7 @@ def translate(
     device: str = "auto",
     engine: Engine = "regard",
     precision: Precision | None = None,
+    batch_tokens: int | None = None,
     to: str | None = None,
     n_best: int = 1,
     scores: bool = False,
@@ -107,6 +108,7 @@ def translate(
             suppressed=suppressed,
             too_long=too_long,
             window=1 if asked else 1000,
+            batch_tokens=batch_tokens,
             progress=None if shown is None or task is None else lambda more: shown.advance(task, more),
         )
     notes = (
