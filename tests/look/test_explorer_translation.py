@@ -43,8 +43,11 @@ def test_the_best_are_those_of_the_translator(family, beam):
     asking = explorer(family)
     found = asking.ask("translate", {"text": TEXT, "beam": beam})
     wanted = asking.task.translate(TEXT, decoding=DecodeConfig(maximum=8, beam=beam, n_best=beam))
-    for name in ("text", "score", "ranking", "finished"):
+    for name in ("text", "finished"):
         assert [each[name] for each in found["best"]] == [getattr(each, name) for each in wanted.alternatives]
+    for name in ("score", "ranking"):  # the explorer listens, so the model takes its steps itself
+        figures = [getattr(each, name) for each in wanted.alternatives]
+        assert [each[name] for each in found["best"]] == pytest.approx(figures, rel=1e-5)
     assert whole(found["target"]) == wanted.text
     assert whole(found["source"]) == TEXT
     json.dumps(found, allow_nan=False)
@@ -168,7 +171,8 @@ def test_a_translator_of_several_languages_is_told_which():
     for to in ("de", "fr"):
         found = asking.ask("translate", {"text": TEXT, "to": to})
         wanted = asking.task.translate(TEXT, to=to, decoding=DecodeConfig(maximum=8, n_best=5))
-        assert (found["best"][0]["text"], found["best"][0]["score"]) == (wanted.text, wanted.score)
+        assert found["best"][0]["text"] == wanted.text
+        assert found["best"][0]["score"] == pytest.approx(wanted.score, rel=1e-5)
     with pytest.raises(Refused, match="say to which"):
         asking.ask("translate", {"text": TEXT})
     with pytest.raises(Refused, match="no language of this model"):

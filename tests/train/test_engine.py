@@ -81,7 +81,9 @@ def test_steps_with_factors_are_those_of_an_ordinary_loop_over_groups() -> None:
         adam.step()
     for name, value in own.weights.named(own.weights.values).items():
         expected = model.get_parameter(name).detach()
-        torch.testing.assert_close(value, expected, rtol=1e-6, atol=1e-7, msg=name)
+        # Rows of the embedding with the smallest gradients are divided by little more than eps: what
+        # processors round otherwise, of updates of up to 0.016, comes to 1e-6 in eight steps.
+        torch.testing.assert_close(value, expected, rtol=1e-6, atol=2e-6, msg=name)
 
 
 def test_a_head_learns_on_a_frozen_body_as_on_what_the_body_says() -> None:
