@@ -54,7 +54,8 @@ def test_the_gradient_is_of_the_mean_over_all_tokens_of_the_step() -> None:
 
 
 def test_steps_with_factors_are_those_of_an_ordinary_loop_over_groups() -> None:
-    settings = OptimizerConfig(weight_decay=0.1, clip=0.2, eps=1e-6)
+    # eps: small gradients are not blown up, nor what each processor rounds otherwise in them
+    settings = OptimizerConfig(weight_decay=0.1, clip=0.2, eps=1e-3)
     own, model = engine(toy(), optimizer=settings, factor=uneven), toy()
     adam = torch.optim.AdamW(
         [
@@ -81,9 +82,7 @@ def test_steps_with_factors_are_those_of_an_ordinary_loop_over_groups() -> None:
         adam.step()
     for name, value in own.weights.named(own.weights.values).items():
         expected = model.get_parameter(name).detach()
-        # Rows of the embedding with the smallest gradients are divided by little more than eps: what
-        # processors round otherwise, of updates of up to 0.016, comes to 1e-6 in eight steps.
-        torch.testing.assert_close(value, expected, rtol=1e-6, atol=2e-6, msg=name)
+        torch.testing.assert_close(value, expected, rtol=1e-6, atol=1e-7, msg=name)
 
 
 def test_a_head_learns_on_a_frozen_body_as_on_what_the_body_says() -> None:
