@@ -3,22 +3,24 @@
     across    one grid of keys for each source, filled up with hidden ones; its rows are its queries
     back      each step of a row leaves a key in its family's grid, and the row remembers which are its own:
 
-              beam 2    step   1  2  3  4            slots   a  b c  d e  f g
-                               a  b  d  f            row 0   x  x .  x .  x .
-                               a  b  e  g            row 1   x  x .  . x  . x
+              beam 2    step   1  2  3  4            slots   a  b d  e f  g
+                               a  b  d  f            row 0   x  x x  . x  .
+                               a  b  e  g            row 1   x  x .  x .  x
 
 So no key ever moves when a search keeps, drops or doubles rows; a family's grid is read once for all of them.
-Families that have left take room until a quarter of all have, then the others close up; and where a grid has
-come to be mostly slots that no row sees any more, they go.
+A slot that no row sees any more is written over (here that of c, the other token of step 2). Families that
+have left take room until a quarter of all have, then the others close up.
 
 `together` steps several batches at once, each from where it stands: one product for all of their rows, so
 that a batch that is nearly done does not run alone. The scores are those of `Seq2Seq.step`.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import cast
 
+import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
@@ -36,8 +38,6 @@ KEPT = 0.75
 """Families close up when no more than this share of them has rows."""
 FILLED = 8
 """The rows of a step are filled up to a multiple of this, if they are more."""
-DROP = 32
-"""Slots from which it is worth while to look for those that no row sees any more."""
 
 
 class Families:
@@ -150,21 +150,11 @@ class _Asking:
     width: int
     cells: Int[Tensor, "rows"] | None
     """Where each lies; None if they fill the grid in their order."""
+    slots: tuple[npt.NDArray[np.int64], slice, npt.NDArray[np.int64]]
+    """Where the key of each goes, in a grid."""
     back: Float[Tensor, "families width slots"]
     """0 where a query sees a slot, -inf where not."""
     across: Float[Tensor, "families 1 slots"]
-    _spread: dict[tuple[bool, int, int], Tensor] = field(default_factory=dict)
-
-    def seen(
-        self, shown: Float[Tensor, "families #width slots"], kv_heads: int, heads: int
-    ) -> Float[Tensor, "families_kv_heads width_share slots"]:
-        """The same for the queries of every key head; worked out for the first layer that asks."""
-        known = self._spread.get(key := (shown is self.across, kv_heads, heads))
-        if known is None:
-            sizes = self.families, kv_heads, self.width, heads // kv_heads, shown.shape[2]
-            known = shown[:, None, :, None].expand(sizes).reshape(sizes[0] * sizes[1], -1, sizes[4])
-            self._spread[key] = known
-        return known
 
     def spread(self, x: Float[Tensor, "rows heads d"]) -> Float[Tensor, "families width heads d"]:
         if self.cells is not None:
@@ -188,8 +178,6 @@ class FamilyState:
         self.longest = 0
         self._owners = torch.arange(self.rows, device="cpu")
         """The family of each row, going up."""
-        self._used = 0
-        """Slots of every family that have been written to."""
         like, room = across[0][0], LANES
         self._keys = [like.new_zeros(self.rows, own.kv_heads, room, own.d_head) for own in attentions]
         self._values = [like.new_zeros(self.rows, own.kv_heads, room, own.d_value) for own in attentions]
@@ -215,7 +203,6 @@ class FamilyState:
         present = torch.unique_consecutive(owners)
         if len(present) <= KEPT * self._families:
             self._close_up(present)
-        self._drop_unseen()
 
     def _close_up(self, present: Int[Tensor, "kept"]) -> None:
         self._owners = torch.searchsorted(present, self._owners)
@@ -223,27 +210,6 @@ class FamilyState:
         for grids in (self._keys, self._values, self._across_keys, self._across_values):
             grids[:] = [grid.index_select(0, present) for grid in grids]
         self._shown_across = self._shown_across.index_select(0, present)
-
-    def _drop_unseen(self) -> None:
-        """Slots that no row of their family sees, once they are a third of all."""
-        if self._used < DROP:
-            return
-        own = (self._shown[:, : self._used] == 0).int()
-        seen = own.new_zeros(self._families, self._used).index_add_(0, self._owners, own) > 0
-        most = int(seen.sum(dim=1).max())
-        if 3 * most > 2 * self._used:
-            return
-        # The seen ones first, in their order; of the others, as many as the fullest family needs.
-        slots = seen.to(torch.int8).sort(dim=1, descending=True, stable=True).indices[:, :most]
-        for grids in (self._keys, self._values):
-            for grid in grids:
-                families, heads, room, width = grid.shape
-                firsts = torch.arange(families * heads, device="cpu").view(families, heads, 1) * room
-                chosen = grid.view(-1, width).index_select(0, (firsts + slots.unsqueeze(1)).flatten())
-                grid[:, :, :most] = chosen.view(families, heads, most, width)
-        self._shown[:, :most] = self._shown.gather(1, slots[self._owners])
-        self._shown[:, most:] = -torch.inf
-        self._used = most
 
     def ask_step(self) -> None:
         """The next pass is one new token in each row."""
@@ -264,41 +230,53 @@ class FamilyState:
         counts = torch.bincount(owners, minlength=self._families)
         width = int(counts.max()) if len(owners) else 0
         places = torch.arange(len(owners), device="cpu") - (counts.cumsum(0) - counts)[owners]
-        self._reserve(width)
-        slots = _whole(self._used + width)
         if positions is None:  # each sees what it saw, and itself
-            self._shown[torch.arange(self.rows, device="cpu"), self._used + places] = 0
-            shown = self._shown[:, :slots]
+            slots = self._free(counts, owners, places)
+            self._shown[torch.arange(self.rows, device="cpu"), slots] = 0
+            last = self._shown.amax(dim=0).isfinite().nonzero()[-1] if self.rows else -1
+            shown = self._shown[:, : _whole(int(last) + 1)]
         else:
-            before = torch.arange(slots, device="cpu") <= positions.unsqueeze(1)
+            self._reserve(width)
+            slots = positions
+            before = torch.arange(_whole(width), device="cpu") <= positions.unsqueeze(1)
             shown = self._shown.new_zeros(before.shape).masked_fill_(~before, -torch.inf)
         cells = None
         if len(owners) != self._families * width:
             cells = owners * width + places
-            shown = shown.new_zeros(self._families * width, slots).index_copy_(0, cells, shown)
-        shown = shown.reshape(self._families, width, slots)
-        return _Asking(len(owners), self._families, width, cells, shown, self._shown_across)
+            shown = shown.new_zeros(self._families * width, shown.shape[1]).index_copy_(0, cells, shown)
+        shown = shown.reshape(self._families, width, -1)
+        where = owners.numpy(), slice(None), slots.numpy()
+        return _Asking(len(owners), self._families, width, cells, where, shown, self._shown_across)
 
-    def _reserve(self, width: int) -> None:
+    def _free(
+        self, counts: Int[Tensor, "families"], owners: Int[Tensor, "rows"], places: Int[Tensor, "rows"]
+    ) -> Int[Tensor, "rows"]:
+        """A slot for each row, the first ones that no row of its family sees."""
+        own = (self._shown == 0).int()
+        seen = own.new_zeros(self._families, own.shape[1]).index_add_(0, owners, own).clamp_(max=1)
+        self._reserve(int((seen.sum(dim=1) + counts).max()) if len(owners) else 0)
+        seen = F.pad(seen, (0, self._shown.shape[1] - seen.shape[1]))
+        return seen.sort(dim=1, stable=True).indices[owners, places]
+
+    def _reserve(self, most: int) -> None:
         """Never much more than is used: keys that lie close together are read twice as fast."""
         room = self._shown.shape[1]
-        if self._used + width <= room:
+        if most <= room:
             return
-        more = _whole(max(room // 2, self._used + width - room))
+        more = _whole(max(room // 2, most - room))
         for grids in (self._keys, self._values):
-            grids[:] = [_grown(grid, self._used, more) for grid in grids]
+            grids[:] = [F.pad(grid, (0, 0, 0, more)) for grid in grids]  # hidden, but it must be a number
         self._shown = F.pad(self._shown, (0, more), value=-torch.inf)
 
     def take_step(self) -> None:
         """The pass is over."""
-        self._used += self.asking.width
         self.lengths, self.longest = self.lengths + 1, self.longest + 1
 
     def take_prefixes(self, layout: Layout) -> None:
-        self._used = self.longest = layout.longest
+        self.longest = layout.longest
         self.lengths = layout.host_offsets.diff().long()
-        seen = torch.arange(self._used, device="cpu") < self.lengths.unsqueeze(1)
-        self._shown[:, : self._used] = self._shown.new_zeros(seen.shape).masked_fill_(~seen, -torch.inf)
+        seen = torch.arange(self._shown.shape[1], device="cpu") < self.lengths.unsqueeze(1)
+        self._shown = self._shown.new_zeros(seen.shape).masked_fill_(~seen, -torch.inf)
 
     def back(
         self,
@@ -308,9 +286,8 @@ class FamilyState:
         values: Float[Tensor, "rows kv_heads d_value"],
     ) -> Float[Tensor, "rows d_heads"]:
         asking, own_keys, own_values = self.asking, self._keys[layer], self._values[layer]
-        new = (2, self._used, asking.width)
-        own_keys.narrow(*new).copy_(asking.spread(keys).transpose(1, 2))
-        own_values.narrow(*new).copy_(asking.spread(values).transpose(1, 2))
+        own_keys.numpy()[asking.slots] = keys.numpy()
+        own_values.numpy()[asking.slots] = values.numpy()
         return _attend(asking, queries, own_keys, own_values, asking.back)
 
     def across(
@@ -322,16 +299,6 @@ class FamilyState:
 
 def _whole(slots: int) -> int:
     return -(-max(slots, 1) // LANES) * LANES
-
-
-def _grown(
-    grid: Float[Tensor, "families kv_heads room d"], used: int, more: int
-) -> Float[Tensor, "families kv_heads more_room d"]:
-    families, heads, room, width = grid.shape
-    found = grid.new_empty(families, heads, room + more, width)
-    found[:, :, :used] = grid[:, :, :used]
-    found[:, :, used:] = 0  # hidden, but it must be a number
-    return found
 
 
 def _in_grid(
@@ -352,19 +319,30 @@ def _attend(
 ) -> Float[Tensor, "rows d_heads"]:
     """By the equation. The first slots of the room are asked, and those queries that share a key head are
     more queries to it."""
-    heads, d_head = queries.shape[1:]
-    families, kv_heads, room, d_value = values.shape
-    every, slots = families * kv_heads, shown.shape[2]
-    grid, scale = asking.spread(queries), d_head**-0.5
-    if asking.width > 1:
-        grid = grid.unflatten(2, (kv_heads, -1)).transpose(1, 2)  # families kv_heads width share d_head
-    grid = grid.reshape(every, -1, d_head)
-    asked, seen = keys.view(every, room, d_head).narrow(1, 0, slots), asking.seen(shown, kv_heads, heads)
-    if grid.shape[1] == 1:
-        scores = torch.baddbmm(seen, grid, asked.transpose(1, 2), alpha=scale)
-    else:  # the same the other way round, which takes half as long
-        scores = torch.add(seen, torch.bmm(asked, grid.transpose(1, 2)).transpose(1, 2), alpha=scale)
-    found = torch.bmm(scores.softmax(dim=2), values.view(every, room, d_value).narrow(1, 0, slots))
-    if asking.width > 1:
-        found = found.view(families, kv_heads, asking.width, -1).transpose(1, 2)
-    return asking.gather(found.reshape(families * asking.width, -1))
+    d_head, slots = queries.shape[2], shown.shape[2]
+    families, kv_heads, _, d_value = values.shape
+    grid = asking.spread(queries).unflatten(2, (kv_heads, -1))  # families width kv_heads share d_head
+    share = grid.shape[3]
+    asked, seen = keys.narrow(2, 0, slots).transpose(2, 3), shown.unsqueeze(1)
+    if share > 1:
+        seen = seen.expand(-1, -1, asking.width, -1).repeat_interleave(share, dim=2)
+    scores = _products(grid.transpose(1, 2).flatten(2, 3), asked)
+    weights = torch.add(seen, scores, alpha=d_head**-0.5, out=scores).softmax(dim=3)
+    found = scores.new_empty(families, asking.width, kv_heads, share, d_value)
+    if share > 1:
+        each = _products(weights, values.narrow(2, 0, slots))
+        found.copy_(each.unflatten(2, (asking.width, share)).transpose(1, 2))
+    else:
+        _products(weights, values.narrow(2, 0, slots), into=found.squeeze(3).transpose(1, 2))
+    return asking.gather(found.view(families * asking.width, -1))
+
+
+def _products(
+    left: Float[Tensor, "families kv_heads queries inner"],
+    right: Float[Tensor, "families kv_heads inner outer"],
+    into: Float[Tensor, "families kv_heads queries outer"] | None = None,
+) -> Float[Tensor, "families kv_heads queries outer"]:
+    """By numpy: its library takes small matrices as they lie; torch's puts each in another order first, which
+    takes longer than to multiply them."""
+    out = None if into is None else into.numpy()
+    return torch.from_numpy(np.matmul(left.numpy(), right.numpy(), out=out))
