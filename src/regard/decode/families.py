@@ -17,13 +17,11 @@ that a batch that is nearly done does not run alone. The scores are those of `Se
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 import torch
-import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from regard.layout import Layout
@@ -57,7 +55,8 @@ class Families:
             layer.attention.bias is None and mask.before is None
             for layer, mask in zip(body.each, body.masks, strict=True)
         )
-        return plain and next(model.parameters()).device.type == "cpu"
+        weight = next(model.parameters())
+        return plain and weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.float64)
 
     def start(self, source: Int[Tensor, "tokens"], layout: Layout) -> "FamilyState":
         """As `Seq2Seq.start`: a row for each source, nothing decoded yet."""
@@ -148,21 +147,21 @@ class _Asking:
     rows: int
     families: int
     width: int
-    cells: Int[Tensor, "rows"] | None
+    cells: Int[np.ndarray, "rows"] | None
     """Where each lies; None if they fill the grid in their order."""
-    slots: tuple[npt.NDArray[np.int64], slice, npt.NDArray[np.int64]]
-    """Where the key of each goes, in a grid."""
-    back: Float[Tensor, "families width slots"]
+    slots: tuple[Int[np.ndarray, "rows"], slice, Int[np.ndarray, "rows"]]
+    """Where the key of each goes, in a grid of keys."""
+    back: Float[Tensor, "families 1 1 width slots"]
     """0 where a query sees a slot, -inf where not."""
-    across: Float[Tensor, "families 1 slots"]
+    across: Float[Tensor, "families 1 1 1 slots"]
 
-    def spread(self, x: Float[Tensor, "rows heads d"]) -> Float[Tensor, "families width heads d"]:
+    def spread(self, x: Float[np.ndarray, "rows heads d"]) -> Float[np.ndarray, "families width heads d"]:
         if self.cells is not None:
-            x = x.new_zeros(self.families * self.width, *x.shape[1:]).index_copy_(0, self.cells, x)
-        return x.view(self.families, self.width, *x.shape[1:])
+            x = _in_cells(x, self.cells, self.families * self.width)
+        return x.reshape(self.families, self.width, *x.shape[1:])
 
-    def gather(self, x: Float[Tensor, "cells d"]) -> Float[Tensor, "rows d"]:
-        return x if self.cells is None else x.index_select(0, self.cells)
+    def gather(self, x: Float[np.ndarray, "cells d"]) -> Float[np.ndarray, "rows d"]:
+        return x if self.cells is None else x[self.cells]
 
 
 class FamilyState:
@@ -176,44 +175,49 @@ class FamilyState:
         self.rows = self._families = sources.sequences
         self.lengths = torch.zeros(self.rows, dtype=torch.int64, device="cpu")
         self.longest = 0
-        self._owners = torch.arange(self.rows, device="cpu")
+        self._owners = np.arange(self.rows)
         """The family of each row, going up."""
-        like, room = across[0][0], LANES
-        self._keys = [like.new_zeros(self.rows, own.kv_heads, room, own.d_head) for own in attentions]
-        self._values = [like.new_zeros(self.rows, own.kv_heads, room, own.d_value) for own in attentions]
-        self._shown = like.new_full((self.rows, room), -torch.inf)
-        """0 where a row sees a slot of its family."""
-        self._across_keys = [_in_grid(keys, sources) for keys, _ in across]
-        self._across_values = [_in_grid(values, sources) for _, values in across]
-        lengths, width = sources.host_offsets.diff(), self._across_keys[0].shape[2]
-        seen = torch.arange(width, device="cpu") < lengths.unsqueeze(1)
-        self._shown_across = like.new_zeros(seen.shape).masked_fill_(~seen, -torch.inf).unsqueeze(1)
+        self._across_keys = [_in_grid(keys.numpy(), sources) for keys, _ in across]
+        self._across_values = [_in_grid(values.numpy(), sources) for _, values in across]
+        kind, width = self._across_keys[0].dtype, self._across_keys[0].shape[2]
+        lengths = sources.host_offsets.diff().numpy()
+        self._shown_across = _shown(np.arange(width) < lengths[:, None], kind)
+        room = 2 * LANES
+        self._keys = [np.zeros((self.rows, own.kv_heads, room, own.d_head), kind) for own in attentions]
+        self._values = [np.zeros((self.rows, own.kv_heads, room, own.d_value), kind) for own in attentions]
+        self._sees = np.zeros((self.rows, room), dtype=bool)
+        """Which slots of its family are a row's own."""
         self.asking: _Asking
 
     def select(self, rows: Rows) -> None:
         rows = check_rows(rows, self.rows)
-        owners = self._owners[rows]
-        if bool((owners.diff() < 0).any()):
+        chosen = rows.numpy()
+        owners = self._owners[chosen]
+        if (np.diff(owners) < 0).any():
             raise ValueError(
                 f"select({rows.tolist()}) brings rows out of the order of their sources: sort them"
             )
         self.rows, self._owners = len(rows), owners
-        self.lengths, self._shown = self.lengths[rows], self._shown[rows]
+        self.lengths, self._sees = self.lengths[rows], self._sees[chosen]
         self.longest = int(self.lengths.max()) if self.rows else 0
-        present = torch.unique_consecutive(owners)
+        present = np.unique(owners)
         if len(present) <= KEPT * self._families:
             self._close_up(present)
 
-    def _close_up(self, present: Int[Tensor, "kept"]) -> None:
-        self._owners = torch.searchsorted(present, self._owners)
+    def _close_up(self, present: Int[np.ndarray, "kept"]) -> None:
+        self._owners = np.searchsorted(present, self._owners)
         self._families = len(present)
         for grids in (self._keys, self._values, self._across_keys, self._across_values):
-            grids[:] = [grid.index_select(0, present) for grid in grids]
-        self._shown_across = self._shown_across.index_select(0, present)
+            grids[:] = [grid[present] for grid in grids]
+        self._shown_across = self._shown_across[present]
 
     def ask_step(self) -> None:
-        """The next pass is one new token in each row."""
-        self.asking = self._ask(self._owners, None)
+        """The next pass is one new token in each row. It sees what the row saw, and itself."""
+        counts, places = self._counted(self._owners)
+        slots = self._free(counts, places)
+        self._sees[np.arange(self.rows), slots] = True
+        last = int(np.flatnonzero(self._sees.any(axis=0)).max(initial=0))
+        self.asking = self._ask(self._owners, counts, places, slots, self._sees[:, : _whole(last + 1)])
 
     def ask_prefixes(self, layout: Layout) -> None:
         """The next pass is the first: whole prefixes, that of row r for family r."""
@@ -224,49 +228,57 @@ class FamilyState:
             )
         if 0 in layout.host_lengths:
             raise ValueError("a prefix is empty: nothing can follow it; give it a start token at least")
-        self.asking = self._ask(layout.owners, layout.positions)
+        owners, positions = layout.owners.numpy(), layout.positions.numpy()
+        self._reserve(layout.longest)
+        sees = np.arange(_whole(layout.longest)) <= positions[:, None]
+        self.asking = self._ask(owners, *self._counted(owners), positions, sees)
 
-    def _ask(self, owners: Int[Tensor, "rows"], positions: Int[Tensor, "rows"] | None) -> _Asking:
-        counts = torch.bincount(owners, minlength=self._families)
-        width = int(counts.max()) if len(owners) else 0
-        places = torch.arange(len(owners), device="cpu") - (counts.cumsum(0) - counts)[owners]
-        if positions is None:  # each sees what it saw, and itself
-            slots = self._free(counts, owners, places)
-            self._shown[torch.arange(self.rows, device="cpu"), slots] = 0
-            last = self._shown.amax(dim=0).isfinite().nonzero()[-1] if self.rows else -1
-            shown = self._shown[:, : _whole(int(last) + 1)]
-        else:
-            self._reserve(width)
-            slots = positions
-            before = torch.arange(_whole(width), device="cpu") <= positions.unsqueeze(1)
-            shown = self._shown.new_zeros(before.shape).masked_fill_(~before, -torch.inf)
-        cells = None
-        if len(owners) != self._families * width:
-            cells = owners * width + places
-            shown = shown.new_zeros(self._families * width, shown.shape[1]).index_copy_(0, cells, shown)
-        shown = shown.reshape(self._families, width, -1)
-        where = owners.numpy(), slice(None), slots.numpy()
-        return _Asking(len(owners), self._families, width, cells, where, shown, self._shown_across)
+    def _counted(
+        self, owners: Int[np.ndarray, "rows"]
+    ) -> tuple[Int[np.ndarray, "families"], Int[np.ndarray, "rows"]]:
+        """The rows of each family, and the place of each row among them."""
+        counts = np.bincount(owners, minlength=self._families)
+        return counts, np.arange(len(owners)) - (counts.cumsum() - counts)[owners]
 
     def _free(
-        self, counts: Int[Tensor, "families"], owners: Int[Tensor, "rows"], places: Int[Tensor, "rows"]
-    ) -> Int[Tensor, "rows"]:
+        self, counts: Int[np.ndarray, "families"], places: Int[np.ndarray, "rows"]
+    ) -> Int[np.ndarray, "rows"]:
         """A slot for each row, the first ones that no row of its family sees."""
-        own = (self._shown == 0).int()
-        seen = own.new_zeros(self._families, own.shape[1]).index_add_(0, owners, own).clamp_(max=1)
-        self._reserve(int((seen.sum(dim=1) + counts).max()) if len(owners) else 0)
-        seen = F.pad(seen, (0, self._shown.shape[1] - seen.shape[1]))
-        return seen.sort(dim=1, stable=True).indices[owners, places]
+        width = int(counts.max(initial=0))
+        cells = _in_cells(self._sees, self._owners * width + places, self._families * width)
+        seen = cells.reshape(self._families, width, -1).any(axis=1)
+        more = self._reserve(int((seen.sum(axis=1) + counts).max(initial=0)))
+        seen = np.pad(seen, ((0, 0), (0, more))) if more else seen
+        return seen.argsort(axis=1, kind="stable")[self._owners, places]
 
-    def _reserve(self, most: int) -> None:
-        """Never much more than is used: keys that lie close together are read twice as fast."""
-        room = self._shown.shape[1]
+    def _ask(
+        self,
+        owners: Int[np.ndarray, "rows"],
+        counts: Int[np.ndarray, "families"],
+        places: Int[np.ndarray, "rows"],
+        slots: Int[np.ndarray, "rows"],
+        sees: Bool[np.ndarray, "rows slots"],
+    ) -> _Asking:
+        width, cells = int(counts.max(initial=0)), None
+        if len(owners) != self._families * width:
+            cells = owners * width + places
+            sees = _in_cells(sees, cells, self._families * width, empty=True)
+        shown = _shown(sees, self._keys[0].dtype).view(self._families, 1, 1, width, -1)
+        across = self._shown_across.view(self._families, 1, 1, 1, -1)
+        where = owners, slice(None), slots
+        return _Asking(len(owners), self._families, width, cells, where, shown, across)
+
+    def _reserve(self, most: int) -> int:
+        """How much wider the grids have become, to hold so many. Never much more than is used: keys that lie
+        close together are read twice as fast."""
+        room = self._sees.shape[1]
         if most <= room:
-            return
+            return 0
         more = _whole(max(room // 2, most - room))
         for grids in (self._keys, self._values):
-            grids[:] = [F.pad(grid, (0, 0, 0, more)) for grid in grids]  # hidden, but it must be a number
-        self._shown = F.pad(self._shown, (0, more), value=-torch.inf)
+            grids[:] = [_grown(grid, more) for grid in grids]
+        self._sees = np.pad(self._sees, ((0, 0), (0, more)))
+        return more
 
     def take_step(self) -> None:
         """The pass is over."""
@@ -275,8 +287,7 @@ class FamilyState:
     def take_prefixes(self, layout: Layout) -> None:
         self.longest = layout.longest
         self.lengths = layout.host_offsets.diff().long()
-        seen = torch.arange(self._shown.shape[1], device="cpu") < self.lengths.unsqueeze(1)
-        self._shown = self._shown.new_zeros(seen.shape).masked_fill_(~seen, -torch.inf)
+        self._sees = np.arange(self._sees.shape[1]) < self.lengths.numpy()[:, None]
 
     def back(
         self,
@@ -286,8 +297,8 @@ class FamilyState:
         values: Float[Tensor, "rows kv_heads d_value"],
     ) -> Float[Tensor, "rows d_heads"]:
         asking, own_keys, own_values = self.asking, self._keys[layer], self._values[layer]
-        own_keys.numpy()[asking.slots] = keys.numpy()
-        own_values.numpy()[asking.slots] = values.numpy()
+        own_keys[asking.slots] = keys.numpy()
+        own_values[asking.slots] = values.numpy()
         return _attend(asking, queries, own_keys, own_values, asking.back)
 
     def across(
@@ -301,48 +312,56 @@ def _whole(slots: int) -> int:
     return -(-max(slots, 1) // LANES) * LANES
 
 
+def _shown(sees: Bool[np.ndarray, "rows slots"], kind: np.dtype[Any]) -> Float[Tensor, "rows slots"]:
+    """What is added to scores."""
+    return torch.from_numpy(np.where(sees, 0, -np.inf).astype(kind))
+
+
+def _in_cells(
+    x: Shaped[np.ndarray, "rows *width"], cells: Int[np.ndarray, "rows"], count: int, *, empty: bool = False
+) -> Shaped[np.ndarray, "count *width"]:
+    """Rows where they lie in a grid; the other cells are `empty`."""
+    found = np.full((count, *x.shape[1:]), empty, dtype=x.dtype)
+    found[cells] = x
+    return found
+
+
+def _grown(
+    grid: Float[np.ndarray, "families kv_heads room d"], more: int
+) -> Float[np.ndarray, "families kv_heads more_room d"]:
+    families, heads, room, width = grid.shape
+    found = np.empty((families, heads, room + more, width), grid.dtype)
+    found[:, :, :room] = grid
+    found[:, :, room:] = 0  # hidden, but it must be a number
+    return found
+
+
 def _in_grid(
-    packed: Float[Tensor, "tokens kv_heads d"], layout: Layout
-) -> Float[Tensor, "families kv_heads slots d"]:
+    packed: Float[np.ndarray, "tokens kv_heads d"], layout: Layout
+) -> Float[np.ndarray, "families kv_heads slots d"]:
     _, heads, width = packed.shape
-    grid = packed.new_zeros(layout.sequences, _whole(layout.longest), heads, width)
-    grid[layout.owners, layout.positions] = packed
-    return grid.transpose(1, 2).contiguous()
+    grid = np.zeros((layout.sequences, heads, _whole(layout.longest), width), packed.dtype)
+    grid[layout.owners.numpy(), :, layout.positions.numpy()] = packed
+    return grid
 
 
 def _attend(
     asking: _Asking,
     queries: Float[Tensor, "rows heads d_head"],
-    keys: Float[Tensor, "families kv_heads room d_head"],
-    values: Float[Tensor, "families kv_heads room d_value"],
-    shown: Float[Tensor, "families #width slots"],
+    keys: Float[np.ndarray, "families kv_heads room d_head"],
+    values: Float[np.ndarray, "families kv_heads room d_value"],
+    shown: Float[Tensor, "families 1 1 #width slots"],
 ) -> Float[Tensor, "rows d_heads"]:
-    """By the equation. The first slots of the room are asked, and those queries that share a key head are
-    more queries to it."""
-    d_head, slots = queries.shape[2], shown.shape[2]
+    """By the equation; the first slots of the room are asked. The products are numpy's, whose library takes
+    small matrices as they lie: torch's puts each in another order first, which takes longer than to multiply
+    them."""
     families, kv_heads, _, d_value = values.shape
-    grid = asking.spread(queries).unflatten(2, (kv_heads, -1))  # families width kv_heads share d_head
-    share = grid.shape[3]
-    asked, seen = keys.narrow(2, 0, slots).transpose(2, 3), shown.unsqueeze(1)
-    if share > 1:
-        seen = seen.expand(-1, -1, asking.width, -1).repeat_interleave(share, dim=2)
-    scores = _products(grid.transpose(1, 2).flatten(2, 3), asked)
-    weights = torch.add(seen, scores, alpha=d_head**-0.5, out=scores).softmax(dim=3)
-    found = scores.new_empty(families, asking.width, kv_heads, share, d_value)
-    if share > 1:
-        each = _products(weights, values.narrow(2, 0, slots))
-        found.copy_(each.unflatten(2, (asking.width, share)).transpose(1, 2))
-    else:
-        _products(weights, values.narrow(2, 0, slots), into=found.squeeze(3).transpose(1, 2))
-    return asking.gather(found.view(families * asking.width, -1))
-
-
-def _products(
-    left: Float[Tensor, "families kv_heads queries inner"],
-    right: Float[Tensor, "families kv_heads inner outer"],
-    into: Float[Tensor, "families kv_heads queries outer"] | None = None,
-) -> Float[Tensor, "families kv_heads queries outer"]:
-    """By numpy: its library takes small matrices as they lie; torch's puts each in another order first, which
-    takes longer than to multiply them."""
-    out = None if into is None else into.numpy()
-    return torch.from_numpy(np.matmul(left.numpy(), right.numpy(), out=out))
+    width, heads, d_head, slots = asking.width, *queries.shape[1:], shown.shape[4]
+    share = heads // kv_heads  # queries of a token that ask the same keys
+    grid = asking.spread(queries.numpy()).reshape(families, width, kv_heads, share, d_head)
+    asked = keys[:, :, None, :slots].swapaxes(3, 4)
+    scores = torch.from_numpy(np.matmul(grid.transpose(0, 2, 3, 1, 4), asked))
+    weights = torch.add(shown, scores, alpha=d_head**-0.5, out=scores).softmax(dim=4)
+    found = np.empty((families, width, kv_heads, share, d_value), values.dtype)
+    np.matmul(weights.numpy(), values[:, :, None, :slots], out=found.transpose(0, 2, 3, 1, 4))
+    return torch.from_numpy(asking.gather(found.reshape(families * width, -1)))

@@ -51,6 +51,8 @@ class LayerNorm(nn.LayerNorm):
     """In the precision of its weights; the stream keeps its own."""
 
     def forward(self, x: Float[Tensor, "... d_model"]) -> Float[Tensor, "... d_model"]:
+        if x.dtype == self.weight.dtype:
+            return super().forward(x)
         return super().forward(x.to(self.weight.dtype)).to(x.dtype)
 
 

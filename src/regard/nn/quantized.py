@@ -33,8 +33,9 @@ PLAIN = 2**22
 """Larger matrices take so long to read that the packed order, read faster, pays for a single token too."""
 SMALL = 2**16
 """Below so many numbers, fewer calls are faster than fewer numbers read."""
-WHOLE = 2.0**23
-"""Where float32 begins to have whole numbers only: what is added is rounded, and lies in the lowest bits."""
+WHOLE, SIGNED = 2.0**23, 1.5 * 2.0**23
+"""Where float32 begins to have whole numbers only: what is added is rounded, and lies in the lowest bits. The
+second leaves room below too: the lowest byte is then a signed one."""
 
 
 def token_steps() -> int:
@@ -100,6 +101,7 @@ class QuantizedLinear(nn.Module):
         self._most_steps = torch.tensor(float(self.steps), device="cpu")
         # In a row: with a single number, the kernel is half as fast.
         self._middle = torch.full((self.in_features,), WHOLE + self.steps + 1, device="cpu")
+        self._zero = torch.full((self.in_features,), SIGNED, device="cpu") if self._unpacks else None
 
     def forward(self, x: Float[Tensor, "*tokens inputs"]) -> Float[Tensor, "*tokens outputs"]:
         exact = x.dtype == torch.float32
@@ -111,15 +113,16 @@ class QuantizedLinear(nn.Module):
         else:
             most = torch.maximum(tokens.amax(dim=-1, keepdim=True), tokens.amin(dim=-1, keepdim=True).neg_())
         scale = torch.div(self._most_steps, most)
-        whole = torch.addcmul(self._middle, tokens, scale).view(torch.int32).to(torch.uint8)
-        sums = self._products(whole)
+        if self._zero is not None and tokens.shape == (1, self.in_features):
+            whole = torch.addcmul(self._zero, tokens, scale).view(torch.int32).to(torch.int8)
+            sums = torch._int_mm(whole, self._plain) * self._scales
+        else:
+            whole = torch.addcmul(self._middle, tokens, scale).view(torch.int32).to(torch.uint8)
+            sums = self._products(whole)
         scaled = sums.mul_(most) if self._bias is None else torch.addcmul(self._bias, sums, most, out=sums)
         return scaled if exact else scaled.to(x.dtype)
 
     def _products(self, whole: UInt8[Tensor, "*tokens inputs"]) -> Float[Tensor, "*tokens outputs"]:
-        if self._unpacks and whole.shape == (1, self.in_features):
-            token = whole.bitwise_xor_(128).view(torch.int8)  # 128 lower
-            return torch._int_mm(token, self._plain) * self._scales
         found: Tensor = torch.ops.onednn.qlinear_pointwise(
             whole,
             1.0,

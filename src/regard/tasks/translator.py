@@ -41,8 +41,8 @@ from regard.text import DataError, Origin, Tokenizer
 from regard.text.training import each_text
 
 SPARE = 8
-ROWS = 256
-"""Hypotheses that a batch begins with on a CPU, at most."""
+ROWS, SOURCES = 256, 128
+"""Hypotheses of a batch on a CPU, at most, and sources."""
 TooLong = Literal["split", "warn", "error"]
 """A text longer than the model was trained on: translate it sentence by sentence, translate it whole and
 warn, or raise a DataError."""
@@ -386,14 +386,15 @@ class Translator:
     def _ready(self) -> Iterator[None]:
         """The model in eval mode, put back afterwards; no gradients. (Not inference_mode: what a model caches
         there, as tables of positions, could not be trained with any more.)"""
-        modes = {part: part.training for part in self.model.modules()}
-        self.model.eval()
+        training = [part for part in self.model.modules() if part.training]
+        for part in training:
+            part.training = False
         try:
             with self._modes():
                 yield
         finally:
-            for part, training in modes.items():
-                part.training = training
+            for part in training:
+                part.training = True
 
     @contextmanager
     def _modes(self) -> Iterator[None]:
@@ -406,21 +407,23 @@ class Translator:
         model = self._faster.now()  # once, and not by every thread
         sharers = torch.get_num_threads() if self.device.type == "cpu" else 1
         work = partial(self._decode_within, wish=wish)
-        if self._faster.heard:  # one after the other: who listens would hear them all at once
+        if (
+            model is self.model and self._faster.heard
+        ):  # one after the other: who listens would hear them all at once
             return ((batch, work(batch)) for batch in in_batches(pieces, wish.batch_tokens))
         if not Families.serve(model):
             return side_by_side(in_batches(pieces, wish.batch_tokens, sharers), work, self.device)
         width = wish.decoding.width
-        batches = [*in_small_batches(pieces, wish.batch_tokens, max(ROWS // width, 1), sharers)]
+        most = min(max(ROWS // width, 1), SOURCES)
+        batches = [*in_small_batches(pieces, wish.batch_tokens, most, sharers)]
         few = width * max(map(len, batches), default=0) // 2
-        return shared_out(batches, partial(self._relay, few=few, wish=wish), self.device)
+        return shared_out(batches, partial(self._relay, Families(model), few=few, wish=wish), self.device)
 
     def _relay(
-        self, batches: Iterator[list[Piece]], few: int, wish: _Wish
+        self, families: Families, batches: Iterator[list[Piece]], few: int, wish: _Wish
     ) -> Iterator[tuple[list[Piece], list[Found]]]:
         """A batch joins the others when `few` hypotheses are left of them."""
         with self._modes():
-            families = Families(self._faster.now())
 
             def begin(batch: list[Piece]) -> Request:
                 source = pack([piece.ids for piece in batch])
