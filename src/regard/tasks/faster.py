@@ -35,9 +35,8 @@ def check_precision(precision: Precision, device: torch.device) -> None:
 
 
 class Faster(Generic[Model]):
-    def __init__(self, model: Model, precision: Precision, *, packs: bool = True) -> None:
-        """`packs`: float32 is packed too, which pays where few tokens are multiplied at a time."""
-        self._model, self._precision, self._packs = model, precision, packs
+    def __init__(self, model: Model, precision: Precision) -> None:
+        self._model, self._precision = model, precision
         self._made: Model | None = None
         self._of: tuple[tuple[int, int], ...] = ()
 
@@ -62,8 +61,7 @@ class Faster(Generic[Model]):
             return False
         if not any(isinstance(part, nn.Linear) for part in self._model.modules()):
             return False  # made so already
-        exact = self._precision == "float32" and weight.dtype == torch.float32
-        return self._precision == "int8" or (exact and self._packs)
+        return self._precision == "int8" or (self._precision == "float32" and weight.dtype == torch.float32)
 
 
 def side_by_side(

@@ -68,7 +68,7 @@ class Reader:
             raise ValueError(f"longest={longest} leaves no room for text beside the special tokens")
         check_precision(precision, next(model.parameters()).device)
         self.model, self.tokenizer, self.longest, self.precision = model, tokenizer, longest, precision
-        self._encoder = Faster(model.encoder, precision, packs=False)
+        self._encoder = Faster(model.encoder, precision)
         self._paired = model.config.encoder.embedding.segments > 1
 
     @property
