@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -56,7 +56,7 @@ MODELS = ("runs/multi30k-en-de", "runs/phrasebook")
 STATUS = Path("/proc/self/status")
 """Where Linux tells a process how much it held at most."""
 WORK, UNIT = "sentences, text to text", "sentences/s"
-SLOW = 128
+SLOW = 256
 """Sentences for transformers."""
 SENTENCES, SINGLE = 1000, 100
 """Sentences in all, and those that are translated one by one."""
@@ -260,7 +260,7 @@ def compare(task: Task, work: Path) -> Iterator[Row]:
             yield compared(*speeds, work=WORK, setting=setting, unit=UNIT, peer=peer_name, notes=notes)
         yield from latency(model, folder, texts, precision)
     if task.wide:
-        yield from slow_ones(task)
+        yield from slow_ones(task, kinds)
     if (work / "int8").exists() and STATUS.exists():
         yield from memory(model, work / "int8", texts)
 
@@ -300,7 +300,7 @@ def singly(folder: str, engine: str, texts: str, precision: Precision) -> list[f
     return times[5:]
 
 
-def slow_ones(task: Task) -> Iterator[Row]:
+def slow_ones(task: Task, kinds: Mapping[Literal["float32", "int8"], Translator]) -> Iterator[Row]:
     texts = task.sources[:SLOW]
     try:
         ready = of_transformers(task)
@@ -310,15 +310,22 @@ def slow_ones(task: Task) -> Iterator[Row]:
         )
         return
     for name, search in SEARCHES.items():
-        mine, other = ours(task.translator, search), ready(search)
-        first, second = mine(texts), other(texts)
-        same = sum(one == two for one, two in zip(first, second, strict=True)) / len(texts)
-        times = in_turns({OURS: partial(mine, texts), "theirs": partial(other, texts)}, rounds=3)
-        speeds = [rates(len(texts), each) for each in times.values()]
-        yield compared(
-            *speeds, work=f"{SLOW} sentences, text to text", setting=f"float32, {name}", unit="sentences/s",
-            peer=named("transformers"), notes=f"{same:.0%} the same",
-        )  # fmt: skip
+        other = ready(search)
+        sides: dict[str, Translate] = {kind: ours(each, search) for kind, each in kinds.items()}
+        theirs = other(texts)
+        same = {
+            kind: sum(one == two for one, two in zip(side(texts), theirs, strict=True)) / len(texts)
+            for kind, side in sides.items()
+        }
+        every = {**sides, "theirs": other}
+        times = in_turns({side: partial(each, texts) for side, each in every.items()}, rounds=3)
+        speeds = {side: rates(len(texts), each) for side, each in times.items()}
+        for kind in kinds:
+            yield compared(
+                speeds[kind], speeds["theirs"], work=f"{SLOW} sentences, text to text",
+                setting=f"{kind}, {name}", unit="sentences/s", peer=named("transformers"),
+                notes=f"theirs in float32; {same[kind]:.0%} the same",
+            )  # fmt: skip
 
 
 def save(task: Task, work: Path) -> tuple[Path, Path]:
