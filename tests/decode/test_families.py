@@ -48,7 +48,7 @@ def test_scores_are_those_of_the_models_own_steps_whatever_rows_are_kept(family)
     laid = Layout.of([len(each) for each in read])
     assert_close(families.prefill(flat, laid, states[1]), own.prefill(flat, laid, states[0]))
     torch.manual_seed(3)
-    for _ in range(24):  # so many that families close up and slots are dropped
+    for _ in range(24):  # so many that families close up and slots are written over
         rows = states[0].rows
         kept = torch.randint(0, rows, (min(7, rows + 2),)).sort().values
         for state in states:

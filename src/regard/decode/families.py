@@ -246,7 +246,7 @@ class FamilyState:
         """A slot for each row, the first ones that no row of its family sees."""
         width = int(counts.max(initial=0))
         cells = _in_cells(self._sees, self._owners * width + places, self._families * width)
-        seen = cells.reshape(self._families, width, -1).any(axis=1)
+        seen = cells.reshape(self._families, width, self._sees.shape[1]).any(axis=1)
         more = self._reserve(int((seen.sum(axis=1) + counts).max(initial=0)))
         seen = np.pad(seen, ((0, 0), (0, more))) if more else seen
         return seen.argsort(axis=1, kind="stable")[self._owners, places]
@@ -263,8 +263,8 @@ class FamilyState:
         if len(owners) != self._families * width:
             cells = owners * width + places
             sees = _in_cells(sees, cells, self._families * width, empty=True)
-        shown = _shown(sees, self._keys[0].dtype).view(self._families, 1, 1, width, -1)
-        across = self._shown_across.view(self._families, 1, 1, 1, -1)
+        shown = _shown(sees, self._keys[0].dtype).view(self._families, 1, 1, width, sees.shape[1])
+        across = self._shown_across[:, None, None, None]
         where = owners, slice(None), slots
         return _Asking(len(owners), self._families, width, cells, where, shown, across)
 

@@ -5,7 +5,8 @@ A model that has hooks works itself: somebody listens, or changes things on the 
     float32    its products from weights in the processor's own order   (regard.nn.packed)
     int8       its products in 8 bits                                    (regard.nn.quantized)
 
-made when they are first needed, and anew when the weights have changed since.
+made when they are first needed, and anew when the weights have changed since. One that is being trained, so
+that its weights have gradients, works itself too: the trainer changes them without their knowing.
 """
 
 from collections import deque
@@ -46,9 +47,10 @@ class Faster(Generic[Model]):
 
     def now(self) -> Model:
         """What computes what the model does, as it is now. It must be in eval mode."""
-        if self.heard or not self._helps:
+        every = [*self._model.parameters()]
+        if self.heard or not self._helps or any(each.grad is not None for each in every):
             return self._model
-        weights = tuple((each.data_ptr(), each._version) for each in self._model.parameters())
+        weights = tuple((each.data_ptr(), each._version) for each in every)
         if self._made is None or weights != self._of:
             make = quantize if self._precision == "int8" else pack
             self._made, self._of = make(self._model), weights
