@@ -407,9 +407,8 @@ class Translator:
         model = self._faster.now()  # once, and not by every thread
         sharers = torch.get_num_threads() if self.device.type == "cpu" else 1
         work = partial(self._decode_within, wish=wish)
-        if (
-            model is self.model and self._faster.heard
-        ):  # one after the other: who listens would hear them all at once
+        if model is self.model and self._faster.heard:
+            # One after the other: who listens would hear them all at once.
             return ((batch, work(batch)) for batch in in_batches(pieces, wish.batch_tokens))
         if not Families.serve(model):
             return side_by_side(in_batches(pieces, wish.batch_tokens, sharers), work, self.device)
