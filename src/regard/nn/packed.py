@@ -9,7 +9,7 @@ product of a matrix and a vector lets them. The price is memory: each matrix lie
 
 import copy
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, cast, get_args
 
 import torch
 import torch.nn.functional as F
@@ -20,22 +20,32 @@ from regard.nn.embedding import VocabularyHead
 from regard.nn.layers import FeedForward, activate
 
 Model = TypeVar("Model", bound=nn.Module)
-
-
 Product = nn.Linear | VocabularyHead
+Then = Literal["relu", "gelu", "gelu_tanh"]
+"""Activations that a product may apply to what it writes."""
 
 
 def with_products(
-    model: Model, product: Callable[[Product], nn.Module], shared: tuple[Tensor, ...] = ()
+    model: Model,
+    product: Callable[[Product, Then | None], nn.Module],
+    shared: tuple[Tensor, ...] = (),
 ) -> Model:
-    """A copy in which `product` of it takes the place of every linear layer and vocabulary head, and nothing
-    the place of dropout. `shared` tensors are not copied."""
+    """A copy in which `product` of it, and of what follows it, takes the place of every linear layer and
+    vocabulary head, and nothing the place of dropout. `shared` tensors are not copied."""
+    then: dict[nn.Module, Then] = {
+        part.inner: cast(Then, part.activation)
+        for part in model.modules()
+        if isinstance(part, FeedForward) and part.activation in get_args(Then)
+    }
     # deepcopy takes what it finds here for copied: the weights of products never are.
     done: dict[int, Any] = {id(each): each for each in shared}
-    done |= {id(part): product(part) for part in model.modules() if isinstance(part, Product)}
+    done |= {id(part): product(part, then.get(part)) for part in model.modules() if isinstance(part, Product)}
     done |= {id(part): nn.Identity() for part in model.modules() if isinstance(part, nn.Dropout)}
     copied = copy.deepcopy(model, done)
-    for part in copied.modules():  # as plain attributes: a module looks long for its parts and weights
+    for part in copied.modules():
+        if isinstance(part, FeedForward):
+            part.activated = part.activation in get_args(Then)
+        # As plain attributes too: a module looks long for its parts and weights.
         vars(part).update(part._modules | part._parameters)
     return copied
 
@@ -47,28 +57,20 @@ def pack(model: Model) -> Model:
         raise ValueError("the model is in training mode, and packed weights do not change: eval() it first")
     if not torch.backends.mkldnn.is_available():
         raise ValueError("this build of torch has no oneDNN, which packs weights: stay with the plain model")
-    inner: dict[nn.Module, str] = {
-        part.inner: part.activation
-        for part in model.modules()
-        if isinstance(part, FeedForward) and part.activation in _FUSED
-    }
 
-    def packed(part: Product) -> nn.Module:
-        return PackedLinear(part.weight, part.bias, then=inner.get(part))
+    def packed(part: Product, then: Then | None) -> nn.Module:
+        return PackedLinear(part.weight, part.bias, then)
 
-    found = with_products(model, packed, tuple(model.parameters()))
-    for part in found.modules():
-        if isinstance(part, FeedForward) and part.activation in _FUSED:
-            part.activated = True
-    return found
+    return with_products(model, packed, tuple(model.parameters()))
 
 
-_FUSED: dict[str, tuple[str, str]] = {
+_FUSED: dict[Then | None, tuple[str, str]] = {
+    None: ("none", ""),
     "relu": ("relu", ""),
     "gelu": ("gelu", "none"),
     "gelu_tanh": ("gelu", "tanh"),
 }
-"""Activations that oneDNN applies to a product while it writes it, under its names."""
+"""Under oneDNN's names."""
 
 
 class PackedLinear(nn.Module):
@@ -76,7 +78,7 @@ class PackedLinear(nn.Module):
         self,
         weight: Float[Tensor, "outputs inputs"],
         bias: Float[Tensor, "outputs"] | None,
-        then: str | None = None,
+        then: Then | None = None,
     ) -> None:
         """`then` is an activation of the outputs."""
         super().__init__()
@@ -86,7 +88,7 @@ class PackedLinear(nn.Module):
         self.out_features, self.in_features = weight.shape
         self.weight, self.bias = weight, bias
         self._then = then
-        self._name, self._kind = _FUSED[then] if then else ("none", "")
+        self._name, self._kind = _FUSED[then]
         self._packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), None)
 
     def forward(self, x: Float[Tensor, "*tokens inputs"]) -> Float[Tensor, "*tokens outputs"]:
