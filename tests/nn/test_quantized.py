@@ -13,7 +13,7 @@ from regard.models.decoder import Decoder
 from regard.models.encoder import Encoder
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.embedding import VocabularyHead
-from regard.nn.native import library
+from regard.nn.native import linear
 from regard.nn.quantized import QuantizedLinear, quantize, token_steps
 from tests.models.families import BODIES, VOCABULARY, decoder, encoder, seq2seq
 
@@ -22,8 +22,8 @@ from tests.models.families import BODIES, VOCABULARY, decoder, encoder, seq2seq
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything holds by either way."""
     if request.param == "torch":
-        monkeypatch.setattr("regard.nn.quantized.library", lambda: None)
-    elif library() is None:
+        monkeypatch.setattr(linear, "available", lambda: False)
+    elif not linear.available():
         pytest.skip("no compiler, or no processor with VNNI")
 
 

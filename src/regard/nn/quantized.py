@@ -9,13 +9,12 @@ is off by at most half a step, which bounds the error: tests/nn/test_quantized.p
 products stays as it is.
 
 Processors multiply unsigned bytes by signed ones, so tokens are stored 128 higher, and that is taken back.
-Where they can add such products in 32 bits (VNNI), and there is a C compiler, native.c does all of it in one
-pass; the same sums come from torch by way of oneDNN. On a processor without VNNI pairs of products are added
-in 16 bits: there tokens get 63 steps, so that they fit.
+Where they can add such products in 32 bits (VNNI), and there is a C compiler, native/linear.c does all of it
+in one pass; elsewhere the same sums come from torch by way of oneDNN. On a processor without VNNI pairs of
+products are added in 16 bits: there tokens get 63 steps, so that they fit.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 import torch
@@ -23,7 +22,7 @@ from jaxtyping import Float, Int8, UInt8
 from torch import Tensor, nn
 
 from regard.nn.layers import activate
-from regard.nn.native import Panels, library
+from regard.nn.native import linear as native
 from regard.nn.packed import Product, Then, with_products
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -87,8 +86,7 @@ class QuantizedLinear(nn.Module):
         whole = torch.empty(weight.shape, dtype=torch.int8, device="cpu")
         for rows, scale, into in zip(*(each.split(BLOCK) for each in (weight, scales, whole)), strict=True):
             into.copy_((rows * scale[:, None]).round_())
-        made = library()
-        kind = _OneDNN if made is None else partial(Panels, made)
+        kind = native.Panels if native.available() else _OneDNN
         # A plain attribute, no buffers: its order belongs to this machine.
         self._products = kind(whole, most / (STEPS * steps), bias, steps, then)
 

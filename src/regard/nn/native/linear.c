@@ -1,4 +1,4 @@
-/* A linear layer in 8 bits, for processors with AVX-512 VNNI. native.py compiles and calls it.
+/* A linear layer in 8 bits, for processors with AVX-512 VNNI. linear.py calls it.
 
        y_rj = then( s_r t_j (sum_i u_ri w_ji - 128 sum_i w_ji) + b_j )
 
@@ -11,6 +11,8 @@
        [outputs / 64][inputs / 4][64][4]
 
    Six tokens by a panel are 24 registers of sums, which stay where they are until all inputs are through. */
+
+#ifdef __AVX512VNNI__
 
 #include <immintrin.h>
 #include <math.h>
@@ -203,3 +205,5 @@ int linear(const Layer *layer, const float *x, int64_t tokens, float *y, int thr
     }
     return failed;
 }
+
+#endif

@@ -1,0 +1,408 @@
+/* Attention of packed or cached tokens by the equation, for inference in float32.
+
+       output_i = sum_j softmax_j(scale q_i . k_j) v_j         for each sequence and each head
+
+   Where the numbers lie is told by strides, so that nothing is copied before: queries, keys and values may be one
+   packed projection, or keys and values a cache. Six queries at a time get their scores, their weights and their
+   sums of values. Their scores come
+     * if there are more, from keys that are turned round first, so that one register has a number of 16 keys;
+     * if not, from keys as they lie: each is met once, and reading it is what takes the time. So all heads have
+       their scores before the values are read: both lie in a row. */
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef __AVX512F__
+enum { LANES = 16 };
+#else
+enum { LANES = 8 };
+#endif
+enum { TALL = 6, WIDE = 4 };  /* queries, and registers of values, whose sums are under way */
+
+typedef float Vector __attribute__((vector_size(4 * LANES)));
+typedef int32_t Places __attribute__((vector_size(4 * LANES)));
+typedef float Loose __attribute__((vector_size(4 * LANES), aligned(4), may_alias));  /* wherever it lies */
+
+typedef struct {
+    int64_t sequences, heads, kv_heads, d_head, d_value;
+    const float *queries, *keys, *values;
+    int64_t query_token, key_token, value_token;     /* numbers from one token to the next */
+    int64_t key_head, value_head;                    /* from one head to the next; those of a query lie together */
+    int64_t key_sequence, value_sequence;            /* and from one sequence to the next, in a cache; 0 if packed */
+    const int64_t *asking;                           /* [sequences + 1] where the queries of each begin and end */
+    const int64_t *starts, *counts;                  /* [sequences] the first key of each, NULL for 0; and how many */
+    const uint8_t *sees;                             /* [queries, seen_token] 0 hides a key; NULL: all are seen */
+    int64_t seen_token, before, after;               /* how far a query sees; -1: to the end */
+    float *output;                                   /* [queries, heads d_value] */
+    float scale;
+} Attention;
+
+static inline Vector load(const float *from) { return *(const Loose *)from; }
+static inline void store(float *to, Vector x) { *(Loose *)to = x; }
+static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t up(int64_t n) { return (n + LANES - 1) / LANES * LANES; }
+
+static inline Vector all(float x) { return x - (Vector){0}; }
+
+/* x where `which` is all ones, y where it is 0. */
+static inline Vector choose(Places which, Vector x, Vector y)
+{
+    return (Vector)(((Places)x & which) | ((Places)y & ~which));
+}
+
+/* e^x for x <= 0, right to the last bit or two; 0 from where float has no more room. */
+static inline Vector exp_of(Vector x)
+{
+    const Places none = x < -87.0f;
+    x = choose(none, all(-87.0f), x);
+    const Vector n = (x * 1.44269504f + 0x1.8p23f) - 0x1.8p23f;  /* rounded: there float has whole numbers only */
+    const Vector r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+    Vector p = all(1.9875691500e-4f);
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * (r * r) + (r + 1.0f);
+    const Vector power = (Vector)((__builtin_convertvector(n, Places) + 127) << 23);
+    return choose(none, all(0), p * power);
+}
+
+/* Which places of two registers make one, by how far they are apart: 1, 2, 4, ... */
+static Places OWN, ACROSS[4], LOW[4], HIGH[4];
+
+__attribute__((constructor)) static void find_places(void)
+{
+    for (int i = 0; i < LANES; i++) OWN[i] = i;
+    for (int level = 0, apart = 1; apart < LANES; level++, apart *= 2)
+        for (int i = 0; i < LANES; i++) {
+            ACROSS[level][i] = i ^ apart;
+            LOW[level][i] = i & apart ? i - apart + LANES : i;
+            HIGH[level][i] = i & apart ? i + LANES : i + apart;
+        }
+}
+
+static inline Vector largest_of(Vector x, Vector y) { return choose(x > y, x, y); }
+
+/* The largest number of a register, and the sum of all, everywhere in it. */
+static inline Vector largest_in(Vector x)
+{
+    for (int level = 0; 1 << level < LANES; level++) x = largest_of(x, __builtin_shuffle(x, ACROSS[level]));
+    return x;
+}
+
+static inline Vector sum_in(Vector x)
+{
+    for (int level = 0; 1 << level < LANES; level++) x += __builtin_shuffle(x, ACROSS[level]);
+    return x;
+}
+
+/* LANES keys by LANES of their numbers, turned round: in each step, two registers exchange the neighbours, pairs,
+   fours, ... in which they cross the diagonal. */
+static inline __attribute__((always_inline)) void turn(Vector x[LANES])
+{
+#pragma GCC unroll 4
+    for (int level = 0; 1 << level < LANES; level++) {
+        const Places low = LOW[level], high = HIGH[level];
+#pragma GCC unroll 16
+        for (int i = 0; i < LANES; i++)
+            if (!(i >> level & 1)) {
+                const Vector a = x[i], b = x[i + (1 << level)];
+                x[i] = __builtin_shuffle(a, b, low);
+                x[i + (1 << level)] = __builtin_shuffle(a, b, high);
+            }
+    }
+}
+
+/* [count, d] becomes [d, up(count)]; what is added are zeros. */
+static void turn_keys(const float *keys, int64_t token, int64_t count, int64_t d, float *turned)
+{
+    const int64_t width = up(count);
+    for (int64_t j = 0; j < count; j += LANES)
+        for (int64_t t = 0; t < d; t += LANES) {
+            Vector x[LANES];
+            if (t + LANES <= d && j + LANES <= count)
+                for (int i = 0; i < LANES; i++) x[i] = load(keys + (j + i) * token + t);
+            else
+                for (int i = 0; i < LANES; i++) {
+                    const float *key = keys + (j + i) * token + t;
+                    x[i] = (Vector){0};
+                    if (j + i < count && t + LANES <= d) x[i] = load(key);
+                    else if (j + i < count) memcpy(&x[i], key, sizeof(float) * (d - t));
+                }
+            turn(x);
+            for (int i = 0; i < least(d - t, LANES); i++) store(turned + (t + i) * width + j, x[i]);
+        }
+}
+
+/* Scores of `tall` queries with `wide` registers of keys. */
+static inline __attribute__((always_inline)) void score(
+    const int tall, const int wide, const float *queries, int64_t token, const float *turned, int64_t width, int64_t d,
+    float scale, float *scores)
+{
+    Vector sums[TALL][2];
+#pragma GCC unroll 8
+    for (int r = 0; r < tall; r++)
+#pragma GCC unroll 2
+        for (int c = 0; c < wide; c++) sums[r][c] = (Vector){0};
+    for (int64_t t = 0; t < d; t++, turned += width) {
+        Vector keys[2];
+#pragma GCC unroll 2
+        for (int c = 0; c < wide; c++) keys[c] = load(turned + LANES * c);
+#pragma GCC unroll 8
+        for (int r = 0; r < tall; r++)
+#pragma GCC unroll 2
+            for (int c = 0; c < wide; c++) sums[r][c] += queries[r * token + t] * keys[c];
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < tall; r++)
+#pragma GCC unroll 2
+        for (int c = 0; c < wide; c++) store(scores + r * width + LANES * c, sums[r][c] * scale);
+}
+
+/* Scores of keys `from` to `to` become weights, not yet divided by their sum, which is given back; others 0. */
+static float weigh(float *scores, int64_t width, int64_t from, int64_t to, const uint8_t *sees)
+{
+    Vector largest = all(-INFINITY), sum = all(0);
+    if (sees != NULL)
+        for (int64_t j = from; j < to; j++) scores[j] = sees[j] ? scores[j] : -INFINITY;
+    for (int64_t j = 0; j < width; j += LANES) {
+        const Places at = OWN + (int32_t)j, hidden = (at < (int32_t)from) | (at >= (int32_t)to);
+        const Vector x = choose(hidden, all(-INFINITY), load(scores + j));
+        store(scores + j, x);
+        largest = largest_of(x, largest);
+    }
+    largest = largest_in(largest);
+    /* Nothing is seen, so nothing is said; or what is seen are no numbers, and stays so. */
+    largest = choose(largest == -INFINITY, all(0), largest);
+    for (int64_t j = 0; j < width; j += LANES) {
+        const Vector x = exp_of(load(scores + j) - largest);
+        store(scores + j, x);
+        sum += x;
+    }
+    return sum_in(sum)[0];
+}
+
+#define EACH_TALL(tall, OF) switch (tall) { OF(1); OF(2); OF(3); OF(4); OF(5); OF(6); }
+
+/* Scores of up to TALL queries with keys `low` to `high` of those that were turned round. */
+static void score_turned(
+    int tall, const float *queries, int64_t token, const float *turned, int64_t width, int64_t low, int64_t high,
+    int64_t d, float scale, float *scores)
+{
+    int64_t j = low;
+    for (; j + 2 * LANES <= high; j += 2 * LANES)
+#define OF(n) case n: score(n, 2, queries, token, turned + j, width, d, scale, scores + j); break
+        EACH_TALL(tall, OF)
+#undef OF
+    if (j < high)
+#define OF(n) case n: score(n, 1, queries, token, turned + j, width, d, scale, scores + j); break
+        EACH_TALL(tall, OF)
+#undef OF
+}
+
+/* The same with all keys as they lie; d is a multiple of LANES. Each number of a register is one key's sum when the
+   sums of LANES keys have been folded into one another. */
+static void score_lying(
+    int tall, const float *queries, int64_t token, const float *keys, int64_t key_token, int64_t count, int64_t d,
+    float scale, float *scores)
+{
+    const int64_t width = up(count);
+    for (int64_t j = 0; j < count; j += LANES, keys += LANES * key_token)
+        for (int r = 0; r < tall; r++) {
+            Vector sums[LANES];
+#pragma GCC unroll 16
+            for (int i = 0; i < LANES; i++) sums[i] = (Vector){0};
+            for (int64_t t = 0; t < d; t += LANES) {
+                const Vector query = load(queries + r * token + t);
+                if (j + LANES <= count)
+#pragma GCC unroll 16
+                    for (int i = 0; i < LANES; i++) sums[i] += query * load(keys + i * key_token + t);
+                else
+#pragma GCC unroll 16
+                    for (int i = 0; i < LANES; i++)
+                        if (j + i < count) sums[i] += query * load(keys + i * key_token + t);
+            }
+#pragma GCC unroll 4
+            for (int level = 0; 1 << level < LANES; level++)
+#pragma GCC unroll 16
+                for (int i = 0; i < LANES >> (level + 1); i++) {
+                    const Vector a = sums[2 * i], b = sums[2 * i + 1];
+                    sums[i] = __builtin_shuffle(a, b, LOW[level]) + __builtin_shuffle(a, b, HIGH[level]);
+                }
+            store(scores + r * width + j, sums[0] * scale);
+        }
+}
+
+/* Weighted sums of `wide` registers of values for `tall` queries. */
+static inline __attribute__((always_inline)) void add_up(
+    const int tall, const int wide, const float *weights, int64_t width, const float *shares, const float *values,
+    int64_t token, int64_t count, float *output, int64_t output_token)
+{
+    Vector sums[TALL][WIDE];
+#pragma GCC unroll 8
+    for (int r = 0; r < tall; r++)
+#pragma GCC unroll 4
+        for (int c = 0; c < wide; c++) sums[r][c] = (Vector){0};
+    for (int64_t j = 0; j < count; j++, values += token) {
+        Vector each[WIDE];
+#pragma GCC unroll 4
+        for (int c = 0; c < wide; c++) each[c] = load(values + LANES * c);
+#pragma GCC unroll 8
+        for (int r = 0; r < tall; r++)
+#pragma GCC unroll 4
+            for (int c = 0; c < wide; c++) sums[r][c] += weights[r * width + j] * each[c];
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < tall; r++)
+#pragma GCC unroll 4
+        for (int c = 0; c < wide; c++) store(output + r * output_token + LANES * c, sums[r][c] * shares[r]);
+}
+
+/* All registers of values. `output` has room for whole ones. */
+static void add_values(
+    int tall, const float *weights, int64_t width, const float *shares, const float *values, int64_t token,
+    int64_t count, int64_t d, float *output, int64_t output_token)
+{
+    for (int64_t c = 0; c < d;) {
+        const int64_t wide = least((d - c) / LANES, WIDE);
+#define OF(n, w) case n: add_up(n, w, weights, width, shares, values + c, token, count, output + c, output_token); break
+#define OF1(n) OF(n, 1)
+#define OF2(n) OF(n, 2)
+#define OF4(n) OF(n, 4)
+        if (wide == WIDE) EACH_TALL(tall, OF4)
+        else if (wide >= 2) EACH_TALL(tall, OF2)
+        else EACH_TALL(tall, OF1)
+#undef OF
+        c += (wide == 3 ? 2 : wide) * LANES;
+    }
+}
+
+static inline int64_t first_seen(const Attention *a, int64_t place, int64_t count)
+{
+    return a->before < 0 ? 0 : least(most(place - a->before, 0), count);
+}
+
+static inline int64_t end_seen(const Attention *a, int64_t place, int64_t count)
+{
+    return a->after < 0 ? count : least(most(place + a->after + 1, 0), count);
+}
+
+/* Of `tall` queries from `query` on, the first of which stands at `place`: scores of keys `low` to `high` become
+   weights, and `shares` what each is to be multiplied with. */
+static void weigh_all(
+    const Attention *a, int tall, int64_t query, int64_t place, int64_t count, int64_t low, int64_t high,
+    float *scores, int64_t width, float *shares)
+{
+    for (int r = 0; r < tall; r++) {
+        const int64_t from = first_seen(a, place + r, count), to = most(end_seen(a, place + r, count), from);
+        const uint8_t *sees = a->sees == NULL ? NULL : a->sees + (query + r) * a->seen_token + low;
+        const float sum = weigh(scores + r * width + low, high - low, from - low, to - low, sees);
+        shares[r] = sum == 0 ? 0 : 1 / sum;
+    }
+}
+
+typedef struct { const float *keys, *values; } Side;
+
+static inline Side side_of(const Attention *a, int64_t sequence, int64_t head)
+{
+    const int64_t kv_head = head / (a->heads / a->kv_heads), start = a->starts == NULL ? 0 : a->starts[sequence];
+    return (Side){
+        a->keys + sequence * a->key_sequence + start * a->key_token + kv_head * a->key_head,
+        a->values + sequence * a->value_sequence + start * a->value_token + kv_head * a->value_head};
+}
+
+/* One sequence, one head: any number of queries, and any widths. */
+static void attend_many(const Attention *a, int64_t sequence, int64_t head, float *room)
+{
+    const int64_t first = a->asking[sequence], asked = a->asking[sequence + 1] - first, count = a->counts[sequence];
+    const int64_t width = up(count), d = a->d_head, dv = a->d_value, padded = up(dv), out = a->heads * dv;
+    Side side = side_of(a, sequence, head);
+    int64_t value_token = a->value_token;
+    float *turned = room, *scores = turned + d * width, *found = scores + TALL * width, *copy = found + TALL * padded;
+    turn_keys(side.keys, a->key_token, count, d, turned);
+    if (dv != padded) {  /* whole registers are read */
+        memset(copy, 0, sizeof(float) * count * padded);
+        for (int64_t j = 0; j < count; j++)
+            memcpy(copy + j * padded, side.values + j * value_token, sizeof(float) * dv);
+        side.values = copy, value_token = padded;
+    }
+    for (int64_t i = 0; i < asked; i += TALL) {
+        const int tall = least(asked - i, TALL);
+        const float *queries = a->queries + (first + i) * a->query_token + head * d;
+        float shares[TALL], *output = a->output + (first + i) * out + head * dv;
+        /* The last query stands where the last key does. */
+        const int64_t place = count - asked + i;
+        const int64_t low = first_seen(a, place, count) / LANES * LANES, end = end_seen(a, place + tall - 1, count);
+        const int64_t high = up(most(end, low));
+        score_turned(tall, queries, a->query_token, turned, width, low, high, d, a->scale, scores);
+        weigh_all(a, tall, first + i, place, count, low, high, scores, width, shares);
+        add_values(
+            tall, scores + low, width, shares, side.values + low * value_token, value_token, most(end - low, 0), padded,
+            dv == padded ? output : found, dv == padded ? out : padded);
+        if (dv != padded)
+            for (int r = 0; r < tall; r++) memcpy(output + r * out, found + r * padded, sizeof(float) * dv);
+    }
+}
+
+/* One sequence, all heads: up to TALL queries, widths that are whole registers. */
+static void attend_few(const Attention *a, int64_t sequence, float *room)
+{
+    const int64_t first = a->asking[sequence], count = a->counts[sequence], width = up(count);
+    const int64_t out = a->heads * a->d_value;
+    const int tall = a->asking[sequence + 1] - first;
+    const float *queries = a->queries + first * a->query_token;
+    for (int64_t head = 0; head < a->heads; head++)
+        score_lying(
+            tall, queries + head * a->d_head, a->query_token, side_of(a, sequence, head).keys, a->key_token, count,
+            a->d_head, a->scale, room + head * TALL * width);
+    for (int64_t head = 0; head < a->heads; head++) {
+        float shares[TALL], *scores = room + head * TALL * width;
+        weigh_all(a, tall, first, count - tall, count, 0, width, scores, width, shares);
+        add_values(
+            tall, scores, width, shares, side_of(a, sequence, head).values, a->value_token, count, a->d_value,
+            a->output + first * out + head * a->d_value, out);
+    }
+}
+
+/* 0, or 1 if there is no memory for the keys of the longest sequence. */
+int attend(const Attention *a, int threads)
+{
+    int64_t longest = 0, many = 0;
+    for (int64_t s = 0; s < a->sequences; s++) {
+        const int64_t asked = a->asking[s + 1] - a->asking[s];
+        if (asked > 0) longest = most(longest, up(a->counts[s]));
+        many = most(many, asked);
+    }
+    const int64_t padded = up(a->d_value), few = many <= TALL && padded == a->d_value && up(a->d_head) == a->d_head;
+    const int64_t copied = padded == a->d_value ? 0 : padded, jobs = few ? 1 : a->heads;
+    const int64_t room = few ? longest * TALL * a->heads : longest * (a->d_head + TALL + copied) + TALL * padded;
+    int failed = 0;
+#pragma omp parallel num_threads(threads) if (threads > 1) reduction(| : failed)
+    {
+        float *own = aligned_alloc(sizeof(Vector), sizeof(float) * most(up(room), LANES));
+        failed = own == NULL;
+#pragma omp for schedule(dynamic, 8)
+        for (int64_t each = 0; each < a->sequences * jobs; each++) {
+            const int64_t sequence = each / jobs;
+            if (failed || a->asking[sequence + 1] == a->asking[sequence]) continue;
+            if (few) attend_few(a, sequence, own);
+            else attend_many(a, sequence, each % jobs, own);
+        }
+        free(own);
+    }
+    return failed;
+}
+
+/* Keys, or values, of new tokens go to their slots in a cache. */
+void keep(
+    int64_t tokens, int64_t heads, int64_t d, const float *x, int64_t token, const int64_t *owners, const int64_t *slots,
+    float *cache, int64_t sequence, int64_t head)
+{
+    for (int64_t r = 0; r < tokens; r++)
+        for (int64_t h = 0; h < heads; h++)
+            memcpy(cache + owners[r] * sequence + h * head + slots[r] * d, x + r * token + h * d, sizeof(float) * d);
+}

@@ -1,0 +1,109 @@
+"""Attention where nothing is learned, by attention.c: packed tokens, or new ones that ask a cache."""
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+
+from regard.nn.native import library
+
+SMALL = 1 << 17
+"""Products of one number with another below which a second thread does not pay."""
+
+
+class _Attention(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("sequences", "heads", "kv_heads", "d_head", "d_value")),
+        *((name, ctypes.c_void_p) for name in ("queries", "keys", "values")),
+        *((name, ctypes.c_int64) for name in ("query_token", "key_token", "value_token")),
+        *((name, ctypes.c_int64) for name in ("key_head", "value_head", "key_sequence", "value_sequence")),
+        *((name, ctypes.c_void_p) for name in ("asking", "starts", "counts", "sees")),
+        *((name, ctypes.c_int64) for name in ("seen_token", "before", "after")),
+        ("output", ctypes.c_void_p),
+        ("scale", ctypes.c_float),
+    )
+
+
+def available() -> bool:
+    return library() is not None
+
+
+class Asking:
+    """Which queries ask which keys: the same in all layers."""
+
+    def __init__(
+        self,
+        bounds: Int64[Tensor, "_bounds"],
+        starts: Int64[Tensor, "sequences"] | None,
+        counts: Int64[Tensor, "sequences"],
+        *,
+        sees: Bool[np.ndarray, "queries room"] | None = None,
+        before: int = -1,
+        after: int = -1,
+    ) -> None:
+        """The queries of sequence s are those from bounds[s] to bounds[s + 1], its keys counts[s] from
+        starts[s] on, if they are packed. `sees` hides those where it is False; a query also sees no further
+        than `before` and `after` its place, -1 for all."""
+        made: Any = library()
+        if made is None:
+            raise ValueError("attention.c was not compiled: ask whether it is available first")
+        self._call = made.attend
+        self._call.argtypes = [ctypes.c_void_p, ctypes.c_int]
+        self._kept = (bounds, starts, counts, sees)  # they must outlive the addresses
+        self.longest = int(counts.max()) if len(counts) else 0
+        self._fields = _Attention(
+            sequences=len(counts),
+            asking=bounds.data_ptr(),
+            starts=None if starts is None else starts.data_ptr(),
+            counts=counts.data_ptr(),
+            sees=None if sees is None else sees.ctypes.data,
+            seen_token=0 if sees is None else sees.strides[0],
+            before=before,
+            after=after,
+        )
+        self._address = ctypes.addressof(self._fields)
+
+    def attend(
+        self,
+        queries: Float[Tensor, "queries heads d_head"],
+        keys: Float[Tensor, "*places d_head"],
+        values: Float[Tensor, "*places d_value"],
+        output: Float[Tensor, "queries heads d_value"],
+        scale: float,
+    ) -> None:
+        """Keys and values lie [tokens, kv_heads, d] if packed, [sequences, kv_heads, room, d] in a cache. In
+        float32, the numbers of a head side by side, and the heads of a query. The output is written."""
+        fields = self._fields
+        _, fields.heads, fields.d_head = queries.shape
+        fields.kv_heads, fields.d_value = keys.shape[1], values.shape[-1]
+        fields.queries, fields.query_token = queries.data_ptr(), queries.stride(0)
+        fields.keys, fields.values = keys.data_ptr(), values.data_ptr()
+        fields.output, fields.scale = output.data_ptr(), scale
+        if keys.ndim == 3:
+            fields.key_token, fields.key_head, _ = keys.stride()
+            fields.value_token, fields.value_head, _ = values.stride()
+        else:
+            fields.key_sequence, fields.key_head, fields.key_token, _ = keys.stride()
+            fields.value_sequence, fields.value_head, fields.value_token, _ = values.stride()
+        threads = 1 if queries.numel() * self.longest < SMALL else torch.get_num_threads()
+        if self._call(self._address, threads):
+            raise MemoryError(f"no memory for the keys of {self.longest} tokens")
+
+
+def keep(
+    x: Float[Tensor, "tokens heads d"],
+    owners: Int64[Tensor, "tokens"],
+    slots: Int64[Tensor, "tokens"],
+    cache: Float[Tensor, "sequences heads room d"],
+) -> None:
+    """Each token's keys, or values, into a slot of the sequence that owns it."""
+    made: Any = library()
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    made.keep.argtypes = [*[number] * 3, pointer, number, *[pointer] * 3, number, number]
+    made.keep(
+        *x.shape, x.data_ptr(), x.stride(0), owners.data_ptr(), slots.data_ptr(),
+        cache.data_ptr(), cache.stride(0), cache.stride(1),
+    )  # fmt: skip

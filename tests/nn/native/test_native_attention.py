@@ -1,0 +1,130 @@
+"""Attention in C, against the equation."""
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from regard.layout import Layout
+from regard.nn.attention import attend
+from regard.nn.kernels import attend_packed
+from regard.nn.masks import FULL, Mask
+from regard.nn.native import attention
+from regard.nn.native.attention import Asking, keep
+
+pytestmark = pytest.mark.skipif(not attention.available(), reason="no compiler")
+MASKS = {
+    "full": FULL,
+    "causal": Mask(after=0),
+    "window": Mask(before=5, after=2),
+    "own": Mask(before=0, after=0),
+}
+
+
+@pytest.fixture(autouse=True, params=[1, 2])
+def _threads(request):
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    with torch.no_grad():
+        yield
+    torch.set_num_threads(before)
+
+
+def native(queries, keys, values, query_layout: Layout, key_layout: Layout, mask: Mask = FULL):
+    """Without the choice of `attend_packed`."""
+    starts = key_layout.host_offsets.long()
+    reach = {
+        name: -1 if far is None else far for name, far in (("before", mask.before), ("after", mask.after))
+    }
+    asking = Asking(query_layout.host_offsets.long(), starts[:-1], starts.diff(), **reach)
+    output = queries.new_full((len(queries), queries.shape[1], values.shape[2]), torch.nan)
+    asking.attend(queries, keys, values, output, queries.shape[2] ** -0.5)
+    return output
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "d_head", "d_value"),
+    [(4, 4, 32, 32), (4, 2, 64, 64), (2, 1, 16, 128), (3, 3, 20, 7), (2, 2, 8, 48), (2, 2, 5, 80)],
+)
+@pytest.mark.parametrize("lengths", [[1], [6, 3, 1], [7, 16, 17, 33, 2], [200, 0, 48]])
+def test_it_is_the_equation(lengths, heads, kv_heads, d_head, d_value, mask):
+    layout = Layout.of(lengths)
+    queries = torch.randn(layout.tokens, heads, d_head)
+    keys, values = (torch.randn(layout.tokens, kv_heads, width) for width in (d_head, d_value))
+    found = native(queries, keys, values, layout, layout, mask)
+    exact = attend_packed(
+        queries.double(), keys.double(), values.double(), layout, layout, mask, kernel="equation"
+    )
+    assert_close(found.double(), exact, atol=3e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+@pytest.mark.parametrize("asked", [[1, 4, 0, 6], [1, 9, 0, 2]])  # few of each, or many of one
+def test_other_keys_than_queries_and_none_at_all(asked, mask):
+    query_layout, key_layout = Layout.of(asked), Layout.of([5, 18, 3, 0])
+    queries = torch.randn(query_layout.tokens, 2, 16)
+    keys, values = torch.randn(2, key_layout.tokens, 2, 16)
+    found = native(queries, keys, values, query_layout, key_layout, mask)
+    exact = attend_packed(queries, keys, values, query_layout, key_layout, mask, kernel="equation")
+    assert_close(found, exact, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("d", [16, 24])
+def test_numbers_are_read_where_they_lie(d):
+    layout = Layout.of([3, 20, 8])
+    parts = torch.randn(layout.tokens, 6, d).split(2, dim=1)
+    assert_close(native(*parts, layout, layout), native(*(each.clone() for each in parts), layout, layout))
+
+
+@pytest.mark.parametrize("asked", [2, 9])
+@pytest.mark.parametrize("d", [16, 20])
+def test_a_cache_is_asked_for_what_each_row_sees(asked, d):
+    rows, families, heads, room, counts = 2 * asked, 3, 2, 21, [17, 20, 4]
+    grid_keys, grid_values = torch.full((2, families, heads, room, d), torch.nan)
+    owners = torch.arange(families).repeat_interleave(torch.tensor(counts))
+    slots = torch.cat([torch.randperm(count) for count in counts])
+    keys, values = torch.randn(2, len(owners), heads, d)
+    keep(keys, owners, slots, grid_keys)
+    keep(values, owners, slots, grid_values)
+    sees = np.random.default_rng(0).random((rows, room)) < 0.5
+    sees[1] = False
+    queries, output = torch.randn(rows, heads, d), torch.full((rows, heads, d), torch.nan)
+    bounds = torch.tensor([0, asked, asked, 2 * asked])  # nobody asks the second family
+    asking = Asking(bounds, None, torch.tensor(counts), sees=sees)
+    asking.attend(queries, grid_keys, grid_values, output, 0.3)
+    for row in range(rows):
+        family = 0 if row < asked else 2
+        own = (owners == family).nonzero().squeeze(1)
+        own = own[slots[own].argsort()]
+        visible = torch.from_numpy(sees[row : row + 1, : counts[family]])
+        expected = attend(queries[row : row + 1], keys[own], values[own], visible, scale=0.3)
+        assert_close(output[row : row + 1], expected, atol=1e-6, rtol=1e-5)
+
+
+def test_scores_of_any_size_are_weighed():
+    layout = Layout.of([30])
+    queries, keys, values = torch.randn(3, 30, 1, 16)
+    for size in (1e-30, 1e3, 1e8):
+        found = native(queries * size, keys, values, layout, layout)
+        exact = attend_packed((queries * size).double(), keys.double(), values.double(), layout, layout)
+        assert_close(found.double(), exact, atol=2e-5 if size == 1e3 else 1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("lengths", [[4, 5, 6], [20, 21, 22]])
+@pytest.mark.parametrize("part", [0, 1, 2])
+def test_what_is_no_number_is_not_lost_and_stays_in_its_sequence(lengths, part):
+    layout = Layout.of(lengths)
+    parts = torch.randn(3, layout.tokens, 2, 16)
+    clean = native(*parts, layout, layout)
+    parts[part, lengths[0]] = torch.nan  # the first token of the second sequence
+    first, second, third = native(*parts, layout, layout).split(lengths)
+    assert torch.equal(first, clean[: lengths[0]])
+    assert torch.equal(third, clean[-lengths[2] :])
+    assert second[0].isnan().all() if part == 0 else second.isnan().all()
+
+
+def test_what_was_not_compiled_is_refused(monkeypatch):
+    monkeypatch.setattr(attention, "library", lambda: None)
+    with pytest.raises(ValueError, match="not compiled"):
+        Asking(torch.tensor([0, 1]), None, torch.tensor([1]))
