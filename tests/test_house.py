@@ -89,7 +89,7 @@ def test_the_map_in_the_readme_is_true():
             mapped.add((folder if line.startswith("    ") else "") + name)
     present = {
         path.relative_to(SOURCE).as_posix()
-        for path in [*FILES, *SOURCE.rglob("*.c")]
+        for path in [*FILES, *SOURCE.rglob("*.[ch]")]
         if path.name != "__init__.py" and path.name != "__main__.py"
     }
     assert mapped == present

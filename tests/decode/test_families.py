@@ -73,7 +73,6 @@ def test_a_step_for_several_batches_is_a_step_for_each():
         tokens = [torch.full((state.rows,), token) for state in alone]
         single = [families.step(*pair) for pair in zip(tokens, alone, strict=True)]
         joined = families.together([*zip(tokens, together, strict=True)])
-        assert len(joined) == 14  # what fills them up is not given out
         assert_close(joined, torch.cat(single))
 
 

@@ -22,8 +22,8 @@ from tests.models.families import BODIES, VOCABULARY, decoder, encoder, seq2seq
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything holds by either way."""
     if request.param == "torch":
-        monkeypatch.setattr(linear, "available", lambda: False)
-    elif not linear.available():
+        monkeypatch.setattr(linear, "bytes_available", lambda: False)
+    elif not linear.bytes_available():
         pytest.skip("no compiler, or no processor with VNNI")
 
 

@@ -18,6 +18,7 @@ that a batch that is nearly done does not run alone. The scores are those of `Se
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -37,18 +38,18 @@ SPARE = 8
 """Slots that a grid has at first, besides those for as many tokens as the longest source has."""
 KEPT = 0.5
 """Families close up when no more than this share of them has rows."""
-FILLED = 8
-"""The rows of a step are filled up to a multiple of this, if they are more."""
 
 
 class Families:
-    def __init__(self, model: Seq2Seq) -> None:
+    def __init__(self, model: Seq2Seq, *, kept: torch.dtype = torch.float32) -> None:
+        """Keys and values are remembered in `kept`: float32, or float16, which takes half the memory and half
+        the time to read."""
         if not self.serve(model):
             raise ValueError(
                 "families are for a Transformer in float32 on a CPU with a C compiler, without windows and "
                 "biases"
             )
-        self.model = model
+        self.model, self._kept = model, kept
         self._stack = cast(Stack, model.decoder.body)
 
     @staticmethod
@@ -69,7 +70,7 @@ class Families:
         memory = self.model.encoder.remember(source, layout)
         attentions = [cast(CrossAttention, layer.cross_attention) for layer in self._stack.each]
         across = [attention.keys_values(memory.states) for attention in attentions]
-        return FamilyState([layer.attention for layer in self._stack.each], across, layout)
+        return FamilyState([layer.attention for layer in self._stack.each], across, layout, self._kept)
 
     def prefill(
         self, ids: Int[Tensor, "tokens"], layout: Layout, state: "FamilyState"
@@ -90,16 +91,14 @@ class Families:
         states = [state for _, state in asked]
         for state in states:
             state.ask_step()
-        rows = sum(state.rows for state in states)
-        none = torch.zeros(_missing(rows), dtype=torch.int64, device="cpu")
-        tokens = torch.cat([*(own for own, _ in asked), none])
-        lengths = torch.cat([*(state.lengths for state in states), none])
+        tokens = torch.cat([own for own, _ in asked])
+        lengths = torch.cat([state.lengths for state in states])
         longest = max(state.longest for state in states) + 1
         x = self.model.decoder.embedding(tokens, lengths, longest)
         found = self.model.decoder.head(self._through(x, lengths, longest, states))
         for state in states:
             state.take_step()
-        return found[:rows]
+        return found
 
     def _through(
         self,
@@ -114,7 +113,6 @@ class Families:
             found = x.new_empty(len(x), *width)
             for state, (first, end) in zip(states, itertools.pairwise(bounds), strict=True):
                 look(state, slice(first, end), found[first:end])
-            found[bounds[-1] :] = 0  # of rows that were added: any numbers do
             return found.flatten(1)
 
         for index, layer in enumerate(self._stack.each):
@@ -141,12 +139,6 @@ class Families:
         return x if self._stack.final_norm is None else self._stack.final_norm(x)
 
 
-def _missing(rows: int) -> int:
-    """Rows that are added and not looked at: for each new number, oneDNN takes a millisecond to prepare a
-    product, and memory to remember how. Few rows are never filled up."""
-    return 0 if rows <= FILLED else -rows % FILLED
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pass:
     """What is the same in all layers."""
@@ -165,6 +157,7 @@ class FamilyState:
         attentions: Sequence[SelfAttention],
         across: Sequence[tuple[Tensor, Tensor]],
         sources: Layout,
+        kept: torch.dtype,
     ) -> None:
         """`across` has the packed keys and values of the sources for each layer."""
         self.rows = self._families = sources.sequences
@@ -174,12 +167,13 @@ class FamilyState:
         """The family of each row, going up."""
         self._sources = sources.host_offsets.diff().long()
         """How many keys each has."""
-        self._across = [(_in_grid(keys, sources), _in_grid(values, sources)) for keys, values in across]
+        grid = partial(torch.empty, dtype=kept, device="cpu")
+        self._across = [(_laid(keys, sources, grid), _laid(values, sources, grid)) for keys, values in across]
         room = sources.longest + SPARE
         self._own = [
             (
-                _grid(self.rows, own.kv_heads, room, own.d_head),
-                _grid(self.rows, own.kv_heads, room, own.d_value),
+                grid(self.rows, own.kv_heads, room, own.d_head),
+                grid(self.rows, own.kv_heads, room, own.d_value),
             )
             for own in attentions
         ]
@@ -318,18 +312,14 @@ class FamilyState:
 Grid = Float[Tensor, "families kv_heads room d"]
 
 
-def _grid(*shape: int) -> Grid:
-    return torch.empty(shape, dtype=torch.float32, device="cpu")
-
-
 def _grown(grid: Grid, more: int) -> Grid:
     families, heads, room, width = grid.shape
-    found = _grid(families, heads, room + more, width)
+    found = grid.new_empty(families, heads, room + more, width)
     found[:, :, :room] = grid
     return found
 
 
-def _in_grid(packed: Float[Tensor, "tokens kv_heads d"], layout: Layout) -> Grid:
-    grid = _grid(layout.sequences, packed.shape[1], layout.longest, packed.shape[2])
-    keep(packed, layout.owners.long(), layout.positions.long(), grid)
-    return grid
+def _laid(packed: Float[Tensor, "tokens kv_heads d"], layout: Layout, grid: Callable[..., Grid]) -> Grid:
+    found = grid(layout.sequences, packed.shape[1], layout.longest, packed.shape[2])
+    keep(packed, layout.owners.long(), layout.positions.long(), found)
+    return found

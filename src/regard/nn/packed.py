@@ -1,15 +1,14 @@
 """Products in float32 from weights that lie as the processor reads them, for inference on a CPU.
 
-    y = x W^T + b       W once more, in oneDNN's order of blocks
+    y = x W^T + b       W once more, in native/linear.c's order; without a compiler, in oneDNN's
 
-The values are those of `F.linear`, up to the order of sums. Eight tokens at a time take half as long or less.
-One token is bound by reading the weights, in any order; but here all threads read, and not every library's
-product of a matrix and a vector lets them. The price is memory: each matrix lies there twice.
+The values are those of `F.linear`, up to the order of sums. One token is bound by reading the weights, which
+all threads do, in the order in which they lie. The price is memory: each matrix lies there twice.
 """
 
 import copy
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar, cast, get_args
+from typing import Any, TypeVar, cast, get_args
 
 import torch
 import torch.nn.functional as F
@@ -18,11 +17,11 @@ from torch import Tensor, nn
 
 from regard.nn.embedding import VocabularyHead
 from regard.nn.layers import FeedForward, activate
+from regard.nn.native import linear as native
+from regard.nn.native.linear import Then
 
 Model = TypeVar("Model", bound=nn.Module)
 Product = nn.Linear | VocabularyHead
-Then = Literal["relu", "gelu", "gelu_tanh"]
-"""Activations that a product may apply to what it writes."""
 
 
 def with_products(
@@ -64,15 +63,6 @@ def pack(model: Model) -> Model:
     return with_products(model, packed, tuple(model.parameters()))
 
 
-_FUSED: dict[Then | None, tuple[str, str]] = {
-    None: ("none", ""),
-    "relu": ("relu", ""),
-    "gelu": ("gelu", "none"),
-    "gelu_tanh": ("gelu", "tanh"),
-}
-"""Under oneDNN's names."""
-
-
 class PackedLinear(nn.Module):
     def __init__(
         self,
@@ -88,13 +78,12 @@ class PackedLinear(nn.Module):
         self.out_features, self.in_features = weight.shape
         self.weight, self.bias = weight, bias
         self._then = then
-        self._name, self._kind = _FUSED[then]
-        self._packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), None)
+        self._products = (native.Panels if native.available() else _OneDNN)(weight, bias, then)
 
     def forward(self, x: Float[Tensor, "*tokens inputs"]) -> Float[Tensor, "*tokens outputs"]:
         if torch.is_grad_enabled() or x.dtype != torch.float32:
             return activate(F.linear(x, self.weight, self.bias), self._then)
-        return torch.ops.mkldnn._linear_pointwise(x, self._packed, self.bias, self._name, [], self._kind)
+        return self._products.times(x)
 
     def train(self, mode: bool = True) -> "PackedLinear":
         if mode:
@@ -103,3 +92,28 @@ class PackedLinear(nn.Module):
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, out_features={self.out_features}"
+
+
+_FUSED: dict[Then | None, tuple[str, str]] = {
+    None: ("none", ""),
+    "relu": ("relu", ""),
+    "gelu": ("gelu", "none"),
+    "gelu_tanh": ("gelu", "tanh"),
+}
+"""Under oneDNN's names."""
+
+
+class _OneDNN:
+    """What `Panels` is, by torch's operations."""
+
+    def __init__(
+        self,
+        weight: Float[Tensor, "outputs inputs"],
+        bias: Float[Tensor, "outputs"] | None,
+        then: Then | None,
+    ) -> None:
+        self._bias, (self._name, self._kind) = bias, _FUSED[then]
+        self._packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), None)
+
+    def times(self, x: Float[Tensor, "*tokens inputs"]) -> Float[Tensor, "*tokens outputs"]:
+        return torch.ops.mkldnn._linear_pointwise(x, self._packed, self._bias, self._name, [], self._kind)

@@ -23,7 +23,8 @@ from torch import Tensor, nn
 
 from regard.nn.layers import activate
 from regard.nn.native import linear as native
-from regard.nn.packed import Product, Then, with_products
+from regard.nn.native.linear import Then
+from regard.nn.packed import Product, with_products
 
 Model = TypeVar("Model", bound=nn.Module)
 STEPS = 127
@@ -86,9 +87,9 @@ class QuantizedLinear(nn.Module):
         whole = torch.empty(weight.shape, dtype=torch.int8, device="cpu")
         for rows, scale, into in zip(*(each.split(BLOCK) for each in (weight, scales, whole)), strict=True):
             into.copy_((rows * scale[:, None]).round_())
-        kind = native.Panels if native.available() else _OneDNN
+        kind = native.Panels if native.bytes_available() else _OneDNN
         # A plain attribute, no buffers: its order belongs to this machine.
-        self._products = kind(whole, most / (STEPS * steps), bias, steps, then)
+        self._products = kind(whole, bias, then, scales=most / (STEPS * steps), steps=steps)
 
     def forward(self, x: Float[Tensor, "*tokens inputs"]) -> Float[Tensor, "*tokens outputs"]:
         if x.dtype == torch.float32:
@@ -113,10 +114,11 @@ class _OneDNN:
     def __init__(
         self,
         whole: Int8[Tensor, "outputs inputs"],
-        scales: Float[Tensor, "outputs"],
         bias: Float[Tensor, "outputs"] | None,
-        steps: int,
         then: Then | None,
+        *,
+        scales: Float[Tensor, "outputs"],
+        steps: int,
     ) -> None:
         self._packed = torch.ops.onednn.qlinear_prepack(whole, None)
         self._scales, self._then, self._steps = scales, then, steps

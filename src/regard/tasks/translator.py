@@ -416,7 +416,8 @@ class Translator:
         most = min(max(ROWS // width, 1), SOURCES)
         batches = [*in_small_batches(pieces, wish.batch_tokens, most, sharers)]
         few = width * max(map(len, batches), default=0) // 2
-        return shared_out(batches, partial(self._relay, Families(model), few=few, wish=wish), self.device)
+        families = Families(model, kept=torch.float16 if self.precision == "int8" else torch.float32)
+        return shared_out(batches, partial(self._relay, families, few=few, wish=wish), self.device)
 
     def _relay(
         self, families: Families, batches: Iterator[list[Piece]], few: int, wish: _Wish

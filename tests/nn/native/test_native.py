@@ -52,5 +52,5 @@ def test_without_a_compiler_torch_does_it(monkeypatch):
 
 def test_the_sources_are_in_the_package():
     assert all(source.is_file() for source in native.SOURCES)
-    assert {*native.SOURCES} == {*native.SOURCES[0].parent.glob("*.c")}
-    assert '"nn/native/*.c"' in Path("pyproject.toml").read_text(encoding="utf-8")
+    assert {*native.SOURCES} == {*native.SOURCES[0].parent.glob("*.[ch]")}
+    assert '"nn/native/*.[ch]"' in Path("pyproject.toml").read_text(encoding="utf-8")

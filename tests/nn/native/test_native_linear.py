@@ -10,13 +10,13 @@ from regard.nn.layers import activate
 from regard.nn.native import linear
 from regard.nn.quantized import QuantizedLinear
 
-pytestmark = pytest.mark.skipif(not linear.available(), reason="no compiler, or no processor with VNNI")
+pytestmark = pytest.mark.skipif(not linear.bytes_available(), reason="no compiler, or no processor with VNNI")
 
 
 def both(monkeypatch: pytest.MonkeyPatch, *given, **settings) -> tuple[QuantizedLinear, QuantizedLinear]:
     own = QuantizedLinear(*given, **settings)
     with monkeypatch.context() as without:
-        without.setattr(linear, "available", lambda: False)
+        without.setattr(linear, "bytes_available", lambda: False)
         return own, QuantizedLinear(*given, **settings)
 
 

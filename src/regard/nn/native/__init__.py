@@ -1,10 +1,11 @@
 """The few loops that are written in C. The machine's own compiler makes a library of them when they are first
 needed, for the processor at hand, and keeps it where programs keep such things (XDG_CACHE_HOME).
 
-    attention.c     attention of packed or cached tokens, in float32
-    linear.c        a linear layer in 8 bits, on processors with VNNI
+    attention.c     attention of packed or cached tokens
+    linear.c        a linear layer in float32, and in 8 bits on processors with VNNI
+    vectors.h       what both share
 
-Both are for inference. Where there is no compiler `library` is None, and torch does the same work:
+They are for inference. Where there is no compiler `library` is None, and torch does the same work:
 tests/nn/native holds the two equal.
 """
 
@@ -19,7 +20,7 @@ import warnings
 from functools import cache
 from pathlib import Path
 
-SOURCES = tuple(Path(__file__).with_name(name) for name in ("attention.c", "linear.c"))
+SOURCES = tuple(Path(__file__).with_name(name) for name in ("attention.c", "linear.c", "vectors.h"))
 FLAGS = (
     "-O3", "-march=native", "-mprefer-vector-width=512", "-fno-math-errno", "-fno-trapping-math",
     "-fopenmp", "-shared", "-fPIC",
@@ -61,8 +62,9 @@ def _compiled(compiler: str) -> Path:
         # Another process may be doing the same: what is there under its name is whole.
         with tempfile.TemporaryDirectory(dir=folder) as work:
             made = Path(work) / name
+            parts = [str(source) for source in SOURCES if source.suffix == ".c"]
             subprocess.run(
-                [compiler, *FLAGS, *map(str, SOURCES), "-o", str(made), "-lm"],
+                [compiler, *FLAGS, *parts, "-o", str(made), "-lm"],
                 check=True, capture_output=True, text=True, timeout=120,
             )  # fmt: skip
             made.replace(folder / name)

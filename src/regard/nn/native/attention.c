@@ -3,31 +3,24 @@
        output_i = sum_j softmax_j(scale q_i . k_j) v_j         for each sequence and each head
 
    Where the numbers lie is told by strides, so that nothing is copied before: queries, keys and values may be one
-   packed projection, or keys and values a cache. Six queries at a time get their scores, their weights and their
-   sums of values. Their scores come
+   packed projection, or keys and values a cache, which may be in half precision. Six queries at a time get their
+   scores, their weights and their sums of values. Their scores come
      * if there are more, from keys that are turned round first, so that one register has a number of 16 keys;
      * if not, from keys as they lie: each is met once, and reading it is what takes the time. So all heads have
        their scores before the values are read: both lie in a row. */
 
+#include <immintrin.h>
 #include <math.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef __AVX512F__
-enum { LANES = 16 };
-#else
-enum { LANES = 8 };
-#endif
-enum { TALL = 6, WIDE = 4 };  /* queries, and registers of values, whose sums are under way */
-
-typedef float Vector __attribute__((vector_size(4 * LANES)));
-typedef int32_t Places __attribute__((vector_size(4 * LANES)));
-typedef float Loose __attribute__((vector_size(4 * LANES), aligned(4), may_alias));  /* wherever it lies */
+#include "vectors.h"
 
 typedef struct {
     int64_t sequences, heads, kv_heads, d_head, d_value;
-    const float *queries, *keys, *values;
+    const float *queries;
+    const void *keys, *values;                       /* float, or half precision if `half` */
+    int64_t half;
     int64_t query_token, key_token, value_token;     /* numbers from one token to the next */
     int64_t key_head, value_head;                    /* from one head to the next; those of a query lie together */
     int64_t key_sequence, value_sequence;            /* and from one sequence to the next, in a cache; 0 if packed */
@@ -39,10 +32,25 @@ typedef struct {
     float scale;
 } Attention;
 
-static inline Vector load(const float *from) { return *(const Loose *)from; }
-static inline void store(float *to, Vector x) { *(Loose *)to = x; }
-static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+/* Numbers `at` and following of a cache. */
+static inline Vector load_kept(const void *cache, int64_t at, const int half)
+{
+    if (!half) return load((const float *)cache + at);
+#ifdef __AVX512F__
+    return (Vector)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)((const uint16_t *)cache + at)));
+#else
+    return (Vector)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)((const uint16_t *)cache + at)));
+#endif
+}
+
+/* `count` of them, by memory, if there are fewer than a register has. */
+static void copy_kept(const void *cache, int64_t at, int64_t count, const int half, float *to)
+{
+    if (!half) memcpy(to, (const float *)cache + at, sizeof(float) * count);
+    else
+        for (int64_t i = 0; i < count; i++) to[i] = _cvtsh_ss(((const uint16_t *)cache)[at + i]);
+}
+
 static inline int64_t up(int64_t n) { return (n + LANES - 1) / LANES * LANES; }
 
 static inline Vector all(float x) { return x - (Vector){0}; }
@@ -118,20 +126,21 @@ static inline __attribute__((always_inline)) void turn(Vector x[LANES])
 }
 
 /* [count, d] becomes [d, up(count)]; what is added are zeros. */
-static void turn_keys(const float *keys, int64_t token, int64_t count, int64_t d, float *turned)
+static void turn_keys(
+    const void *keys, int64_t at, int64_t token, int64_t count, int64_t d, const int half, float *turned)
 {
     const int64_t width = up(count);
     for (int64_t j = 0; j < count; j += LANES)
         for (int64_t t = 0; t < d; t += LANES) {
             Vector x[LANES];
             if (t + LANES <= d && j + LANES <= count)
-                for (int i = 0; i < LANES; i++) x[i] = load(keys + (j + i) * token + t);
+                for (int i = 0; i < LANES; i++) x[i] = load_kept(keys, at + (j + i) * token + t, half);
             else
                 for (int i = 0; i < LANES; i++) {
-                    const float *key = keys + (j + i) * token + t;
+                    const int64_t key = at + (j + i) * token + t;
                     x[i] = (Vector){0};
-                    if (j + i < count && t + LANES <= d) x[i] = load(key);
-                    else if (j + i < count) memcpy(&x[i], key, sizeof(float) * (d - t));
+                    if (j + i < count && t + LANES <= d) x[i] = load_kept(keys, key, half);
+                    else if (j + i < count) copy_kept(keys, key, d - t, half, (float *)&x[i]);
                 }
             turn(x);
             for (int i = 0; i < least(d - t, LANES); i++) store(turned + (t + i) * width + j, x[i]);
@@ -186,8 +195,6 @@ static float weigh(float *scores, int64_t width, int64_t from, int64_t to, const
     return sum_in(sum)[0];
 }
 
-#define EACH_TALL(tall, OF) switch (tall) { OF(1); OF(2); OF(3); OF(4); OF(5); OF(6); }
-
 /* Scores of up to TALL queries with keys `low` to `high` of those that were turned round. */
 static void score_turned(
     int tall, const float *queries, int64_t token, const float *turned, int64_t width, int64_t low, int64_t high,
@@ -206,12 +213,12 @@ static void score_turned(
 
 /* The same with all keys as they lie; d is a multiple of LANES. Each number of a register is one key's sum when the
    sums of LANES keys have been folded into one another. */
-static void score_lying(
-    int tall, const float *queries, int64_t token, const float *keys, int64_t key_token, int64_t count, int64_t d,
-    float scale, float *scores)
+static inline __attribute__((always_inline)) void score_lying(
+    int tall, const float *queries, int64_t token, const void *keys, int64_t at, int64_t key_token, int64_t count,
+    int64_t d, const int half, float scale, float *scores)
 {
     const int64_t width = up(count);
-    for (int64_t j = 0; j < count; j += LANES, keys += LANES * key_token)
+    for (int64_t j = 0; j < count; j += LANES, at += LANES * key_token)
         for (int r = 0; r < tall; r++) {
             Vector sums[LANES];
 #pragma GCC unroll 16
@@ -220,11 +227,11 @@ static void score_lying(
                 const Vector query = load(queries + r * token + t);
                 if (j + LANES <= count)
 #pragma GCC unroll 16
-                    for (int i = 0; i < LANES; i++) sums[i] += query * load(keys + i * key_token + t);
+                    for (int i = 0; i < LANES; i++) sums[i] += query * load_kept(keys, at + i * key_token + t, half);
                 else
 #pragma GCC unroll 16
                     for (int i = 0; i < LANES; i++)
-                        if (j + i < count) sums[i] += query * load(keys + i * key_token + t);
+                        if (j + i < count) sums[i] += query * load_kept(keys, at + i * key_token + t, half);
             }
 #pragma GCC unroll 4
             for (int level = 0; 1 << level < LANES; level++)
@@ -239,18 +246,18 @@ static void score_lying(
 
 /* Weighted sums of `wide` registers of values for `tall` queries. */
 static inline __attribute__((always_inline)) void add_up(
-    const int tall, const int wide, const float *weights, int64_t width, const float *shares, const float *values,
-    int64_t token, int64_t count, float *output, int64_t output_token)
+    const int tall, const int wide, const float *weights, int64_t width, const float *shares, const void *values,
+    int64_t at, int64_t token, int64_t count, const int half, float *output, int64_t output_token)
 {
     Vector sums[TALL][WIDE];
 #pragma GCC unroll 8
     for (int r = 0; r < tall; r++)
 #pragma GCC unroll 4
         for (int c = 0; c < wide; c++) sums[r][c] = (Vector){0};
-    for (int64_t j = 0; j < count; j++, values += token) {
+    for (int64_t j = 0; j < count; j++, at += token) {
         Vector each[WIDE];
 #pragma GCC unroll 4
-        for (int c = 0; c < wide; c++) each[c] = load(values + LANES * c);
+        for (int c = 0; c < wide; c++) each[c] = load_kept(values, at + LANES * c, half);
 #pragma GCC unroll 8
         for (int r = 0; r < tall; r++)
 #pragma GCC unroll 4
@@ -263,21 +270,22 @@ static inline __attribute__((always_inline)) void add_up(
 }
 
 /* All registers of values. `output` has room for whole ones. */
-static void add_values(
-    int tall, const float *weights, int64_t width, const float *shares, const float *values, int64_t token,
-    int64_t count, int64_t d, float *output, int64_t output_token)
+static inline __attribute__((always_inline)) void add_values(
+    int tall, const float *weights, int64_t width, const float *shares, const void *values, int64_t at, int64_t token,
+    int64_t count, int64_t d, const int half, float *output, int64_t output_token)
 {
     for (int64_t c = 0; c < d;) {
-        const int64_t wide = least((d - c) / LANES, WIDE);
-#define OF(n, w) case n: add_up(n, w, weights, width, shares, values + c, token, count, output + c, output_token); break
+        const int64_t left = (d - c) / LANES, wide = left >= WIDE ? WIDE : left >= 2 ? 2 : 1;
+#define OF(n, w) \
+    case n: add_up(n, w, weights, width, shares, values, at + c, token, count, half, output + c, output_token); break
 #define OF1(n) OF(n, 1)
 #define OF2(n) OF(n, 2)
-#define OF4(n) OF(n, 4)
-        if (wide == WIDE) EACH_TALL(tall, OF4)
-        else if (wide >= 2) EACH_TALL(tall, OF2)
-        else EACH_TALL(tall, OF1)
+#define OF4(n) OF(n, WIDE)
+        if (wide == 1) EACH_TALL(tall, OF1)
+        else if (wide == 2) EACH_TALL(tall, OF2)
+        else EACH_TALL(tall, OF4)
 #undef OF
-        c += (wide == 3 ? 2 : wide) * LANES;
+        c += wide * LANES;
     }
 }
 
@@ -305,14 +313,17 @@ static void weigh_all(
     }
 }
 
-typedef struct { const float *keys, *values; } Side;
-
-static inline Side side_of(const Attention *a, int64_t sequence, int64_t head)
+/* Where the keys, and the values, of a head begin. */
+static inline int64_t first_key(const Attention *a, int64_t sequence, int64_t head)
 {
-    const int64_t kv_head = head / (a->heads / a->kv_heads), start = a->starts == NULL ? 0 : a->starts[sequence];
-    return (Side){
-        a->keys + sequence * a->key_sequence + start * a->key_token + kv_head * a->key_head,
-        a->values + sequence * a->value_sequence + start * a->value_token + kv_head * a->value_head};
+    const int64_t start = a->starts == NULL ? 0 : a->starts[sequence];
+    return sequence * a->key_sequence + start * a->key_token + head / (a->heads / a->kv_heads) * a->key_head;
+}
+
+static inline int64_t first_value(const Attention *a, int64_t sequence, int64_t head)
+{
+    const int64_t start = a->starts == NULL ? 0 : a->starts[sequence];
+    return sequence * a->value_sequence + start * a->value_token + head / (a->heads / a->kv_heads) * a->value_head;
 }
 
 /* One sequence, one head: any number of queries, and any widths. */
@@ -320,15 +331,14 @@ static void attend_many(const Attention *a, int64_t sequence, int64_t head, floa
 {
     const int64_t first = a->asking[sequence], asked = a->asking[sequence + 1] - first, count = a->counts[sequence];
     const int64_t width = up(count), d = a->d_head, dv = a->d_value, padded = up(dv), out = a->heads * dv;
-    Side side = side_of(a, sequence, head);
-    int64_t value_token = a->value_token;
     float *turned = room, *scores = turned + d * width, *found = scores + TALL * width, *copy = found + TALL * padded;
-    turn_keys(side.keys, a->key_token, count, d, turned);
-    if (dv != padded) {  /* whole registers are read */
+    const void *values = a->values;
+    int64_t at = first_value(a, sequence, head), token = a->value_token;
+    turn_keys(a->keys, first_key(a, sequence, head), a->key_token, count, d, a->half, turned);
+    if (dv != padded || a->half) {  /* whole registers of floats are read */
         memset(copy, 0, sizeof(float) * count * padded);
-        for (int64_t j = 0; j < count; j++)
-            memcpy(copy + j * padded, side.values + j * value_token, sizeof(float) * dv);
-        side.values = copy, value_token = padded;
+        for (int64_t j = 0; j < count; j++) copy_kept(values, at + j * token, dv, a->half, copy + j * padded);
+        values = copy, at = 0, token = padded;
     }
     for (int64_t i = 0; i < asked; i += TALL) {
         const int tall = least(asked - i, TALL);
@@ -341,7 +351,7 @@ static void attend_many(const Attention *a, int64_t sequence, int64_t head, floa
         score_turned(tall, queries, a->query_token, turned, width, low, high, d, a->scale, scores);
         weigh_all(a, tall, first + i, place, count, low, high, scores, width, shares);
         add_values(
-            tall, scores + low, width, shares, side.values + low * value_token, value_token, most(end - low, 0), padded,
+            tall, scores + low, width, shares, values, at + low * token, token, most(end - low, 0), padded, 0,
             dv == padded ? output : found, dv == padded ? out : padded);
         if (dv != padded)
             for (int r = 0; r < tall; r++) memcpy(output + r * out, found + r * padded, sizeof(float) * dv);
@@ -349,7 +359,8 @@ static void attend_many(const Attention *a, int64_t sequence, int64_t head, floa
 }
 
 /* One sequence, all heads: up to TALL queries, widths that are whole registers. */
-static void attend_few(const Attention *a, int64_t sequence, float *room)
+static inline __attribute__((always_inline)) void attend_few(
+    const Attention *a, int64_t sequence, const int half, float *room)
 {
     const int64_t first = a->asking[sequence], count = a->counts[sequence], width = up(count);
     const int64_t out = a->heads * a->d_value;
@@ -357,14 +368,14 @@ static void attend_few(const Attention *a, int64_t sequence, float *room)
     const float *queries = a->queries + first * a->query_token;
     for (int64_t head = 0; head < a->heads; head++)
         score_lying(
-            tall, queries + head * a->d_head, a->query_token, side_of(a, sequence, head).keys, a->key_token, count,
-            a->d_head, a->scale, room + head * TALL * width);
+            tall, queries + head * a->d_head, a->query_token, a->keys, first_key(a, sequence, head), a->key_token,
+            count, a->d_head, half, a->scale, room + head * TALL * width);
     for (int64_t head = 0; head < a->heads; head++) {
         float shares[TALL], *scores = room + head * TALL * width;
         weigh_all(a, tall, first, count - tall, count, 0, width, scores, width, shares);
         add_values(
-            tall, scores, width, shares, side_of(a, sequence, head).values, a->value_token, count, a->d_value,
-            a->output + first * out + head * a->d_value, out);
+            tall, scores, width, shares, a->values, first_value(a, sequence, head), a->value_token, count, a->d_value,
+            half, a->output + first * out + head * a->d_value, out);
     }
 }
 
@@ -378,7 +389,7 @@ int attend(const Attention *a, int threads)
         many = most(many, asked);
     }
     const int64_t padded = up(a->d_value), few = many <= TALL && padded == a->d_value && up(a->d_head) == a->d_head;
-    const int64_t copied = padded == a->d_value ? 0 : padded, jobs = few ? 1 : a->heads;
+    const int64_t copied = padded == a->d_value && !a->half ? 0 : padded, jobs = few ? 1 : a->heads;
     const int64_t room = few ? longest * TALL * a->heads : longest * (a->d_head + TALL + copied) + TALL * padded;
     int failed = 0;
 #pragma omp parallel num_threads(threads) if (threads > 1) reduction(| : failed)
@@ -389,7 +400,8 @@ int attend(const Attention *a, int threads)
         for (int64_t each = 0; each < a->sequences * jobs; each++) {
             const int64_t sequence = each / jobs;
             if (failed || a->asking[sequence + 1] == a->asking[sequence]) continue;
-            if (few) attend_few(a, sequence, own);
+            if (few && a->half) attend_few(a, sequence, 1, own);
+            else if (few) attend_few(a, sequence, 0, own);
             else attend_many(a, sequence, each % jobs, own);
         }
         free(own);
@@ -397,12 +409,20 @@ int attend(const Attention *a, int threads)
     return failed;
 }
 
-/* Keys, or values, of new tokens go to their slots in a cache. */
+/* Keys, or values, of new tokens go to their slots in a cache. In half precision none is larger than it can be. */
 void keep(
-    int64_t tokens, int64_t heads, int64_t d, const float *x, int64_t token, const int64_t *owners, const int64_t *slots,
-    float *cache, int64_t sequence, int64_t head)
+    int64_t tokens, int64_t heads, int64_t d, const float *x, int64_t token, const int64_t *owners,
+    const int64_t *slots, void *cache, int64_t sequence, int64_t head, int64_t half)
 {
     for (int64_t r = 0; r < tokens; r++)
-        for (int64_t h = 0; h < heads; h++)
-            memcpy(cache + owners[r] * sequence + h * head + slots[r] * d, x + r * token + h * d, sizeof(float) * d);
+        for (int64_t h = 0; h < heads; h++) {
+            const float *from = x + r * token + h * d;
+            const int64_t at = owners[r] * sequence + h * head + slots[r] * d;
+            if (!half) memcpy((float *)cache + at, from, sizeof(float) * d);
+            else
+                for (int64_t i = 0; i < d; i++) {
+                    const float each = from[i] > 65504 ? 65504 : from[i] < -65504 ? -65504 : from[i];
+                    ((uint16_t *)cache)[at + i] = _cvtss_sh(each, _MM_FROUND_TO_NEAREST_INT);
+                }
+        }
 }

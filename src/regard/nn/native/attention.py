@@ -18,7 +18,7 @@ class _Attention(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("sequences", "heads", "kv_heads", "d_head", "d_value")),
         *((name, ctypes.c_void_p) for name in ("queries", "keys", "values")),
-        *((name, ctypes.c_int64) for name in ("query_token", "key_token", "value_token")),
+        *((name, ctypes.c_int64) for name in ("half", "query_token", "key_token", "value_token")),
         *((name, ctypes.c_int64) for name in ("key_head", "value_head", "key_sequence", "value_sequence")),
         *((name, ctypes.c_void_p) for name in ("asking", "starts", "counts", "sees")),
         *((name, ctypes.c_int64) for name in ("seen_token", "before", "after")),
@@ -74,13 +74,15 @@ class Asking:
         output: Float[Tensor, "queries heads d_value"],
         scale: float,
     ) -> None:
-        """Keys and values lie [tokens, kv_heads, d] if packed, [sequences, kv_heads, room, d] in a cache. In
-        float32, the numbers of a head side by side, and the heads of a query. The output is written."""
+        """Keys and values lie [tokens, kv_heads, d] if packed, [sequences, kv_heads, room, d] in a cache. The
+        numbers of a head lie side by side, and the heads of a query. The output is written. All in float32;
+        keys and values may be in float16."""
         fields = self._fields
         _, fields.heads, fields.d_head = queries.shape
         fields.kv_heads, fields.d_value = keys.shape[1], values.shape[-1]
         fields.queries, fields.query_token = queries.data_ptr(), queries.stride(0)
         fields.keys, fields.values = keys.data_ptr(), values.data_ptr()
+        fields.half = keys.dtype == torch.float16
         fields.output, fields.scale = output.data_ptr(), scale
         if keys.ndim == 3:
             fields.key_token, fields.key_head, _ = keys.stride()
@@ -99,11 +101,11 @@ def keep(
     slots: Int64[Tensor, "tokens"],
     cache: Float[Tensor, "sequences heads room d"],
 ) -> None:
-    """Each token's keys, or values, into a slot of the sequence that owns it."""
+    """Each token's keys, or values, into a slot of the sequence that owns it; in float32 or float16."""
     made: Any = library()
     pointer, number = ctypes.c_void_p, ctypes.c_int64
-    made.keep.argtypes = [*[number] * 3, pointer, number, *[pointer] * 3, number, number]
+    made.keep.argtypes = [*[number] * 3, pointer, number, *[pointer] * 3, *[number] * 3]
     made.keep(
         *x.shape, x.data_ptr(), x.stride(0), owners.data_ptr(), slots.data_ptr(),
-        cache.data_ptr(), cache.stride(0), cache.stride(1),
+        cache.data_ptr(), cache.stride(0), cache.stride(1), cache.dtype == torch.float16,
     )  # fmt: skip

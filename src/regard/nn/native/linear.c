@@ -1,65 +1,47 @@
-/* A linear layer in 8 bits, for processors with AVX-512 VNNI. linear.py calls it.
+/* Linear layers, with their bias and activation: in float32, and in 8 bits on processors with AVX-512 VNNI.
 
-       y_rj = then( s_r t_j (sum_i u_ri w_ji - 128 sum_i w_ji) + b_j )
+       y_rj = then( sum_i x_ri w_ji + b_j )
+
+       y_rj = then( s_r t_j (sum_i u_ri v_ji - 128 sum_i v_ji) + b_j )
 
    u_ri  a token's numbers in whole steps of s_r, 128 higher: bytes without a sign
-   w_ji  the weights in whole steps of t_j: bytes with one
+   v_ji  the weights in whole steps of t_j: bytes with one; one instruction multiplies 64 of each, and adds four
+         products each to 16 sums
 
-   One instruction multiplies 64 of the one by 64 of the other and adds four products each to 16 sums. Weights lie
-   as it takes them, in panels of 64 outputs, and in a panel by fours of inputs:
+   Weights lie as they are read: in panels of outputs, by inputs; bytes by fours of inputs:
 
-       [outputs / 64][inputs / 4][64][4]
+       [outputs / panel][inputs][panel]        [outputs / 64][inputs / 4][64][4]
 
-   Six tokens by a panel are 24 registers of sums, which stay where they are until all inputs are through. */
-
-#ifdef __AVX512VNNI__
+   Six tokens by a panel fill the registers with sums, which stay there until all inputs are through. */
 
 #include <immintrin.h>
 #include <math.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PANEL = 64, LANES = 16, WIDE = PANEL / LANES, TALL = 6 };
-enum { BLOCK = 48 };  /* tokens whose bytes are made at a time: they are still in the cache when they are needed */
+#include "vectors.h"
+
+enum { PANEL = WIDE * LANES };
+enum { BLOCK = 48 };  /* tokens for which a panel is read once */
 enum { NOTHING, RELU, GELU, GELU_TANH };
 
 typedef struct {
     int64_t inputs, outputs;
-    const int8_t *weights;
+    const void *weights;    /* floats, or bytes if there are scales */
     const float *scales;    /* t_j / steps */
-    const int32_t *shifts;  /* -128 sum_i w_ji */
-    const float *bias;
+    const int32_t *shifts;  /* -128 sum_i v_ji */
+    const float *bias;      /* like the two above for whole panels */
     int64_t then;
-    float steps;            /* of a token, on each side of 0 */
+    float steps;            /* of a token in 8 bits, on each side of 0 */
 } Layer;
 
-static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
-/* A token in whole steps, and the size of its largest number. Sizes are compared by their bits, where infinity is
-   larger than any number, and what is no number larger still: neither is lost. */
-static float in_steps(const float *restrict x, int64_t count, float steps, uint8_t *restrict whole)
-{
-    uint32_t most = 0;
-    for (int64_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, x + i, sizeof bits);
-        bits &= 0x7fffffff;
-        most = bits > most ? bits : most;
-    }
-    float size;
-    memcpy(&size, &most, sizeof size);
-    /* A token of zeros is divided by 0; what comes of that is multiplied by 0. Where float begins to have whole
-       numbers only, what is added is rounded, and lies in the lowest bits. */
-    const float scale = steps / size, rounding = 0x1.8p23f;
-    for (int64_t i = 0; i < count; i++) {
-        const float sum = fmaf(x[i], scale, rounding);
-        uint32_t bits;
-        memcpy(&bits, &sum, sizeof bits);
-        whole[i] = (uint8_t)(bits + 128);
-    }
-    return size;
-}
+/* What linear.py asks: outputs in a panel, and whether there are bytes. */
+int linear_panel(void) { return PANEL; }
+#ifdef __AVX512VNNI__
+int linear_bytes(void) { return 1; }
+#else
+int linear_bytes(void) { return 0; }
+#endif
 
 /* erf and tanh as Eigen has them: x P(x^2) / Q(x^2), right to a few of the last bits. */
 static inline float erf_of(float x)
@@ -108,11 +90,72 @@ static void activate(float *y, int64_t count, int64_t then)
             y[i] *= 0.5f + 0.5f * tanh_of(y[i] * fmaf(0.035677408f, y[i] * y[i], 0.79788456f));
 }
 
+static inline void store_some(float *to, Vector x, int64_t count)
+{
+    if (count >= LANES) store(to, x);
+    else memcpy(to, &x, sizeof(float) * count);
+}
+
 /* `tall` tokens, a constant wherever this is written out, by a panel. */
 static inline __attribute__((always_inline)) void tile(
-    const int tall, const uint8_t *whole, int64_t width, const float *sizes, const Layer *layer, int64_t panel, float *y)
+    const int tall, const float *x, const Layer *layer, int64_t panel, float *y)
 {
-    const int8_t *weights = layer->weights + panel * PANEL * width;
+    const float *weights = (const float *)layer->weights + panel * PANEL * layer->inputs;
+    const int64_t first = panel * PANEL, inputs = layer->inputs;
+    Vector sums[TALL][WIDE];
+#pragma GCC unroll 8
+    for (int r = 0; r < tall; r++)
+#pragma GCC unroll 8
+        for (int c = 0; c < WIDE; c++) sums[r][c] = load(layer->bias + first + LANES * c);
+    for (int64_t i = 0; i < inputs; i++, weights += PANEL) {
+        Vector each[WIDE];
+#pragma GCC unroll 8
+        for (int c = 0; c < WIDE; c++) each[c] = load(weights + LANES * c);
+#pragma GCC unroll 8
+        for (int r = 0; r < tall; r++)
+#pragma GCC unroll 8
+            for (int c = 0; c < WIDE; c++) sums[r][c] += x[r * inputs + i] * each[c];
+    }
+    const int64_t left = layer->outputs - first;
+#pragma GCC unroll 8
+    for (int c = 0; c < WIDE; c++)
+        if (LANES * c < left)
+#pragma GCC unroll 8
+            for (int r = 0; r < tall; r++)
+                store_some(y + r * layer->outputs + first + LANES * c, sums[r][c], left - LANES * c);
+}
+
+#ifdef __AVX512VNNI__
+/* A token in whole steps, and the size of its largest number. Sizes are compared by their bits, where infinity is
+   larger than any number, and what is no number larger still: neither is lost. */
+static float in_steps(const float *restrict x, int64_t count, float steps, uint8_t *restrict whole)
+{
+    uint32_t largest = 0;
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        bits &= 0x7fffffff;
+        largest = bits > largest ? bits : largest;
+    }
+    float size;
+    memcpy(&size, &largest, sizeof size);
+    /* A token of zeros is divided by 0; what comes of that is multiplied by 0. Where float begins to have whole
+       numbers only, what is added is rounded, and lies in the lowest bits. */
+    const float scale = steps / size, rounding = 0x1.8p23f;
+    for (int64_t i = 0; i < count; i++) {
+        const float sum = fmaf(x[i], scale, rounding);
+        uint32_t bits;
+        memcpy(&bits, &sum, sizeof bits);
+        whole[i] = (uint8_t)(bits + 128);
+    }
+    return size;
+}
+
+static inline __attribute__((always_inline)) void tile_bytes(
+    const int tall, const uint8_t *whole, int64_t width, const float *sizes, const Layer *layer, int64_t panel,
+    float *y)
+{
+    const int8_t *weights = (const int8_t *)layer->weights + panel * PANEL * width;
     const int64_t first = panel * PANEL;
     __m512i sums[TALL][WIDE];
 #pragma GCC unroll 8
@@ -134,76 +177,106 @@ static inline __attribute__((always_inline)) void tile(
     }
     const int64_t left = layer->outputs - first;
 #pragma GCC unroll 8
-    for (int c = 0; c < WIDE; c++) {
-        if (LANES * c >= left) break;
-        const __mmask16 present = left - LANES * c >= LANES ? 0xffff : (1u << (left - LANES * c)) - 1;
-        const __m512 scale = _mm512_loadu_ps(layer->scales + first + LANES * c);
-        const __m512 bias = _mm512_loadu_ps(layer->bias + first + LANES * c);
+    for (int c = 0; c < WIDE; c++)
+        if (LANES * c < left) {
+            const Vector scale = load(layer->scales + first + LANES * c);
+            const Vector bias = load(layer->bias + first + LANES * c);
 #pragma GCC unroll 8
-        for (int r = 0; r < tall; r++) {
-            const __m512 found = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[r][c]), scale);
-            _mm512_mask_storeu_ps(
-                y + r * layer->outputs + first + LANES * c, present,
-                _mm512_fmadd_ps(found, _mm512_set1_ps(sizes[r]), bias));
+            for (int r = 0; r < tall; r++) {
+                const Vector sum = (Vector)_mm512_cvtepi32_ps(sums[r][c]) * scale * sizes[r] + bias;
+                store_some(y + r * layer->outputs + first + LANES * c, sum, left - LANES * c);
+            }
         }
-    }
+}
+#endif
+
+/* Tokens as they are multiplied: floats as they came, or bytes. */
+typedef struct {
+    const float *x;
+    uint8_t *whole;
+    float *sizes;
+    int64_t width;
+} Tokens;
+
+static int64_t width_of(const Layer *layer) { return layer->scales == NULL ? 0 : (layer->inputs + 3) / 4 * 4; }
+
+/* With room for so many, or without `sizes` if there is no memory. */
+static Tokens room_for(const Layer *layer, int64_t tokens)
+{
+    const int64_t width = width_of(layer);
+    float *sizes = malloc(most(tokens * (sizeof *sizes + width), 1));
+    return (Tokens){NULL, (uint8_t *)(sizes + tokens), sizes, width};
 }
 
-/* Tokens by panels `from` to `to`. */
-static void tiles(
-    const uint8_t *whole, int64_t width, const float *sizes, int64_t tokens, const Layer *layer,
-    int64_t from, int64_t to, float *y)
+static void take(Tokens *tokens, const Layer *layer, const float *x, int64_t count)
+{
+    tokens->x = x;
+#ifdef __AVX512VNNI__
+    if (layer->scales != NULL)
+        for (int64_t r = 0; r < count; r++) {
+            uint8_t *whole = tokens->whole + r * tokens->width;
+            tokens->sizes[r] = in_steps(x + r * layer->inputs, layer->inputs, layer->steps, whole);
+            memset(whole + layer->inputs, 0, tokens->width - layer->inputs);
+        }
+#else
+    (void)layer, (void)count;
+#endif
+}
+
+/* `count` of them by panels `from` to `to`. */
+static void multiply(const Tokens *tokens, int64_t count, const Layer *layer, int64_t from, int64_t to, float *y)
 {
     for (int64_t panel = from; panel < to; panel++)
-        for (int64_t r = 0; r < tokens; r += TALL) {
-#define OF(tall) case tall: tile(tall, whole + r * width, width, sizes + r, layer, panel, y + r * layer->outputs); break
-            switch (least(tokens - r, TALL)) { OF(1); OF(2); OF(3); OF(4); OF(5); OF(6); }
+        for (int64_t r = 0; r < count; r += TALL) {
+            const int tall = least(count - r, TALL);
+            float *found = y + r * layer->outputs;
+            if (layer->scales == NULL) {
+                const float *x = tokens->x + r * layer->inputs;
+#define OF(n) case n: tile(n, x, layer, panel, found); break
+                EACH_TALL(tall, OF)
 #undef OF
+            }
+#ifdef __AVX512VNNI__
+            else {
+                const uint8_t *whole = tokens->whole + r * tokens->width;
+#define OF(n) case n: tile_bytes(n, whole, tokens->width, tokens->sizes + r, layer, panel, found); break
+                EACH_TALL(tall, OF)
+#undef OF
+            }
+#endif
         }
-}
-
-static void all_in_steps(const Layer *layer, const float *x, int64_t tokens, int64_t width, uint8_t *whole, float *sizes)
-{
-    for (int64_t r = 0; r < tokens; r++, whole += width) {
-        sizes[r] = in_steps(x + r * layer->inputs, layer->inputs, layer->steps, whole);
-        memset(whole + layer->inputs, 0, width - layer->inputs);
-    }
 }
 
 /* 0, or 1 if there is no memory for the bytes of the tokens. */
-int linear(const Layer *layer, const float *x, int64_t tokens, float *y, int threads)
+int linear(const Layer *layer, const float *x, int64_t count, float *y, int threads)
 {
-    const int64_t width = (layer->inputs + 3) / 4 * 4, panels = (layer->outputs + PANEL - 1) / PANEL;
+    const int64_t panels = (layer->outputs + PANEL - 1) / PANEL;
     int failed = 0;
-    if (threads > 1 && tokens < threads * BLOCK) {  /* few tokens: to each thread its panels */
-        float *sizes = malloc(tokens * (sizeof *sizes + width));
-        if (sizes == NULL) return 1;
-        uint8_t *whole = (uint8_t *)(sizes + tokens);
-        all_in_steps(layer, x, tokens, width, whole, sizes);
+    if (threads > 1 && count < threads * BLOCK) {  /* few tokens: to each thread its panels */
+        Tokens tokens = room_for(layer, count);
+        if (tokens.sizes == NULL) return 1;
+        take(&tokens, layer, x, count);
 #pragma omp parallel for num_threads(threads) schedule(static)
         for (int own = 0; own < threads; own++)
-            tiles(whole, width, sizes, tokens, layer, panels * own / threads, panels * (own + 1) / threads, y);
-        activate(y, tokens * layer->outputs, layer->then);
-        free(sizes);
+            multiply(&tokens, count, layer, panels * own / threads, panels * (own + 1) / threads, y);
+        activate(y, count * layer->outputs, layer->then);
+        free(tokens.sizes);
         return 0;
     }
 #pragma omp parallel num_threads(threads) if (threads > 1) reduction(| : failed)
     {
-        float *sizes = malloc(BLOCK * (sizeof *sizes + width));
-        failed = sizes == NULL;
+        Tokens tokens = room_for(layer, BLOCK);
+        failed = tokens.sizes == NULL;
 #pragma omp for schedule(dynamic)
-        for (int64_t start = 0; start < tokens; start += BLOCK) {
+        for (int64_t start = 0; start < count; start += BLOCK) {
             if (failed) continue;
-            const int64_t count = least(tokens - start, BLOCK);
+            const int64_t some = least(count - start, BLOCK);
             float *found = y + start * layer->outputs;
-            uint8_t *whole = (uint8_t *)(sizes + BLOCK);
-            all_in_steps(layer, x + start * layer->inputs, count, width, whole, sizes);
-            tiles(whole, width, sizes, count, layer, 0, panels, found);
-            activate(found, count * layer->outputs, layer->then);
+            take(&tokens, layer, x + start * layer->inputs, some);
+            multiply(&tokens, some, layer, 0, panels, found);
+            activate(found, some * layer->outputs, layer->then);
         }
-        free(sizes);
+        free(tokens.sizes);
     }
     return failed;
 }
-
-#endif

@@ -1,31 +1,28 @@
-"""A linear layer in 8 bits, by linear.c: products, scales, bias and activation in one pass."""
+"""Linear layers by linear.c: products, bias and activation in one pass, in float32 or in 8 bits."""
 
 import ctypes
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int8
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from regard.nn.native import library
-from regard.nn.packed import Then
 
-PANEL = 64
-"""Outputs whose weights lie together."""
+Then = Literal["relu", "gelu", "gelu_tanh"]
+"""Activations that a product may apply to what it writes."""
 THENS: dict[Then | None, int] = {None: 0, "relu": 1, "gelu": 2, "gelu_tanh": 3}
 
 
 def available() -> bool:
-    """It is compiled for a processor with VNNI only."""
-    return hasattr(library(), "linear")
+    return library() is not None
 
 
-def _function() -> Any:
-    function: Any = getattr(library(), "linear")  # noqa: B009
-    pointer = ctypes.c_void_p
-    function.argtypes = [pointer, pointer, ctypes.c_int64, pointer, ctypes.c_int]
-    return function
+def bytes_available() -> bool:
+    """On processors with VNNI."""
+    made: Any = library()
+    return made is not None and bool(made.linear_bytes())
 
 
 class _Layer(ctypes.Structure):
@@ -42,29 +39,38 @@ class _Layer(ctypes.Structure):
 
 
 class Panels:
-    """A linear layer's weights in 8 bits, in the order of native.c."""
+    """A linear layer whose weights lie in the order of linear.c."""
 
     def __init__(
         self,
-        whole: Int8[Tensor, "outputs inputs"],
-        scales: Float[Tensor, "outputs"],
+        weight: Shaped[Tensor, "outputs inputs"],
         bias: Float[Tensor, "outputs"] | None,
-        steps: int,
         then: Then | None,
+        *,
+        scales: Float[Tensor, "outputs"] | None = None,
+        steps: int = 0,
     ) -> None:
-        self.outputs, inputs = whole.shape
-        more = -self.outputs % PANEL
-        shifts = -128 * whole.sum(dim=1, dtype=torch.int32)
-        by_fours = F.pad(whole, (0, -inputs % 4, 0, more)).unflatten(1, (-1, 4)).unflatten(0, (-1, PANEL))
-        self._kept = (
-            by_fours.transpose(1, 2).contiguous(),
-            F.pad(scales, (0, more)),
-            F.pad(shifts, (0, more)),
-            F.pad(torch.zeros_like(scales) if bias is None else bias.detach().float(), (0, more)).clone(),
+        """In float32; or, with `scales`, of bytes: those times the size of a token are a product's steps, of
+        which a token has so many on each side of 0."""
+        made: Any = library()
+        self.outputs, inputs = weight.shape
+        panel, fours = made.linear_panel(), 1 if scales is None else 4
+        more = -self.outputs % panel
+        whole = F.pad(weight.detach(), (0, -inputs % fours, 0, more))
+        laid = whole.unflatten(1, (-1, fours)).unflatten(0, (-1, panel)).transpose(1, 2).contiguous()
+        shifts = None if scales is None else -128 * whole.sum(dim=1, dtype=torch.int32)
+        added = weight.new_zeros(self.outputs, dtype=torch.float32) if bias is None else bias.detach().float()
+        self._kept: tuple[Tensor | None, ...] = (
+            laid,
+            None if scales is None else F.pad(scales, (0, more)),
+            shifts,
+            F.pad(added, (0, more)).clone(),
         )
-        addresses = (each.data_ptr() for each in self._kept)
+        addresses = (None if each is None else each.data_ptr() for each in self._kept)
         self._layer = _Layer(inputs, self.outputs, *addresses, THENS[then], steps)
-        self._address, self._call = ctypes.addressof(self._layer), _function()
+        self._address, self._call = ctypes.addressof(self._layer), made.linear
+        pointer = ctypes.c_void_p
+        self._call.argtypes = [pointer, pointer, ctypes.c_int64, pointer, ctypes.c_int]
 
     def __deepcopy__(self, memo: object) -> "Panels":
         return self  # nothing in it ever changes
