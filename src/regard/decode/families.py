@@ -172,8 +172,8 @@ class FamilyState:
         room = sources.longest + SPARE
         self._own = [
             (
-                grid(self.rows, own.kv_heads, room, own.d_head),
-                grid(self.rows, own.kv_heads, room, own.d_value),
+                grid(self.rows, room, own.kv_heads, own.d_head),
+                grid(self.rows, room, own.kv_heads, own.d_value),
             )
             for own in attentions
         ]
@@ -309,17 +309,17 @@ class FamilyState:
         self.asking.across.attend(queries, *self._across[layer], found, queries.shape[2] ** -0.5)
 
 
-Grid = Float[Tensor, "families kv_heads room d"]
+Grid = Float[Tensor, "families room kv_heads d"]
 
 
 def _grown(grid: Grid, more: int) -> Grid:
-    families, heads, room, width = grid.shape
-    found = grid.new_empty(families, heads, room + more, width)
-    found[:, :, :room] = grid
+    families, room, *width = grid.shape
+    found = grid.new_empty(families, room + more, *width)
+    found[:, :room] = grid
     return found
 
 
 def _laid(packed: Float[Tensor, "tokens kv_heads d"], layout: Layout, grid: Callable[..., Grid]) -> Grid:
-    found = grid(layout.sequences, packed.shape[1], layout.longest, packed.shape[2])
+    found = grid(layout.sequences, layout.longest, *packed.shape[1:])
     keep(packed, layout.owners.long(), layout.positions.long(), found)
     return found

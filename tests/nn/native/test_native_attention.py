@@ -81,7 +81,7 @@ def test_numbers_are_read_where_they_lie(d):
 @pytest.mark.parametrize("d", [16, 20])
 def test_a_cache_is_asked_for_what_each_row_sees(asked, d):
     rows, families, heads, room, counts = 2 * asked, 3, 2, 21, [17, 20, 4]
-    grid_keys, grid_values = torch.full((2, families, heads, room, d), torch.nan)
+    grid_keys, grid_values = torch.full((2, families, room, heads, d), torch.nan)
     owners = torch.arange(families).repeat_interleave(torch.tensor(counts))
     slots = torch.cat([torch.randperm(count) for count in counts])
     keys, values = torch.randn(2, len(owners), heads, d)

@@ -6,8 +6,8 @@
    packed projection, or keys and values a cache, which may be in half precision. Six queries at a time get their
    scores, their weights and their sums of values. Their scores come
      * if there are more, from keys that are turned round first, so that one register has a number of 16 keys;
-     * if not, from keys as they lie: each is met once, and reading it is what takes the time. So all heads have
-       their scores before the values are read: both lie in a row. */
+     * if not, from keys as they lie: each is met once, and reading it is what takes the time. So it is done for all
+       heads, which lie side by side; and what comes next is asked for meanwhile. */
 
 #include <immintrin.h>
 #include <math.h>
@@ -358,6 +358,16 @@ static void attend_many(const Attention *a, int64_t sequence, int64_t head, floa
     }
 }
 
+/* Part `part` of `parts` of a sequence's keys or values, all heads, is asked for: it will be needed soon. */
+static inline void expect(
+    const void *cache, int64_t start, int64_t token, int64_t count, const int half, int64_t part, int64_t parts)
+{
+    const int64_t size = half ? 2 : 4, all = count * token * size;
+    const char *from = (const char *)cache + start * size;
+    for (int64_t at = all * part / parts / 64 * 64; at < all * (part + 1) / parts; at += 64)
+        __builtin_prefetch(from + at);
+}
+
 /* One sequence, all heads: up to TALL queries, widths that are whole registers. */
 static inline __attribute__((always_inline)) void attend_few(
     const Attention *a, int64_t sequence, const int half, float *room)
@@ -366,12 +376,17 @@ static inline __attribute__((always_inline)) void attend_few(
     const int64_t out = a->heads * a->d_value;
     const int tall = a->asking[sequence + 1] - first;
     const float *queries = a->queries + first * a->query_token;
-    for (int64_t head = 0; head < a->heads; head++)
+    for (int64_t head = 0; head < a->heads; head++) {
+        expect(a->values, first_value(a, sequence, 0), a->value_token, count, half, head, a->heads);
         score_lying(
             tall, queries + head * a->d_head, a->query_token, a->keys, first_key(a, sequence, head), a->key_token,
             count, a->d_head, half, a->scale, room + head * TALL * width);
+    }
     for (int64_t head = 0; head < a->heads; head++) {
         float shares[TALL], *scores = room + head * TALL * width;
+        if (sequence + 1 < a->sequences)
+            expect(
+                a->keys, first_key(a, sequence + 1, 0), a->key_token, a->counts[sequence + 1], half, head, a->heads);
         weigh_all(a, tall, first, count - tall, count, 0, width, scores, width, shares);
         add_values(
             tall, scores, width, shares, a->values, first_value(a, sequence, head), a->value_token, count, a->d_value,
@@ -409,20 +424,33 @@ int attend(const Attention *a, int threads)
     return failed;
 }
 
-/* Keys, or values, of new tokens go to their slots in a cache. In half precision none is larger than it can be. */
+/* In half precision; none is larger than it can be. */
+static inline void keep_half(const float *from, int64_t count, uint16_t *to)
+{
+    Vector x = {0};
+    if (count == LANES) x = load(from);
+    else memcpy(&x, from, sizeof(float) * count);
+    x = choose(x > 65504, all(65504), choose(x < -65504, all(-65504), x));
+#ifdef __AVX512F__
+    const __m256i halves = _mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT);
+#else
+    const __m128i halves = _mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT);
+#endif
+    memcpy(to, &halves, sizeof(uint16_t) * count);
+}
+
+/* Keys, or values, of new tokens go to their slots in a cache. */
 void keep(
     int64_t tokens, int64_t heads, int64_t d, const float *x, int64_t token, const int64_t *owners,
-    const int64_t *slots, void *cache, int64_t sequence, int64_t head, int64_t half)
+    const int64_t *slots, void *cache, int64_t sequence, int64_t half)
 {
     for (int64_t r = 0; r < tokens; r++)
         for (int64_t h = 0; h < heads; h++) {
             const float *from = x + r * token + h * d;
-            const int64_t at = owners[r] * sequence + h * head + slots[r] * d;
+            const int64_t at = owners[r] * sequence + (slots[r] * heads + h) * d;
             if (!half) memcpy((float *)cache + at, from, sizeof(float) * d);
             else
-                for (int64_t i = 0; i < d; i++) {
-                    const float each = from[i] > 65504 ? 65504 : from[i] < -65504 ? -65504 : from[i];
-                    ((uint16_t *)cache)[at + i] = _cvtss_sh(each, _MM_FROUND_TO_NEAREST_INT);
-                }
+                for (int64_t i = 0; i < d; i += LANES)
+                    keep_half(from + i, least(d - i, LANES), (uint16_t *)cache + at + i);
         }
 }

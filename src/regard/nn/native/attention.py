@@ -74,12 +74,12 @@ class Asking:
         output: Float[Tensor, "queries heads d_value"],
         scale: float,
     ) -> None:
-        """Keys and values lie [tokens, kv_heads, d] if packed, [sequences, kv_heads, room, d] in a cache. The
+        """Keys and values lie [tokens, kv_heads, d] if packed, [sequences, room, kv_heads, d] in a cache. The
         numbers of a head lie side by side, and the heads of a query. The output is written. All in float32;
         keys and values may be in float16."""
         fields = self._fields
         _, fields.heads, fields.d_head = queries.shape
-        fields.kv_heads, fields.d_value = keys.shape[1], values.shape[-1]
+        *_, fields.kv_heads, fields.d_value = values.shape
         fields.queries, fields.query_token = queries.data_ptr(), queries.stride(0)
         fields.keys, fields.values = keys.data_ptr(), values.data_ptr()
         fields.half = keys.dtype == torch.float16
@@ -88,8 +88,8 @@ class Asking:
             fields.key_token, fields.key_head, _ = keys.stride()
             fields.value_token, fields.value_head, _ = values.stride()
         else:
-            fields.key_sequence, fields.key_head, fields.key_token, _ = keys.stride()
-            fields.value_sequence, fields.value_head, fields.value_token, _ = values.stride()
+            fields.key_sequence, fields.key_token, fields.key_head, _ = keys.stride()
+            fields.value_sequence, fields.value_token, fields.value_head, _ = values.stride()
         threads = 1 if queries.numel() * self.longest < SMALL else torch.get_num_threads()
         if self._call(self._address, threads):
             raise MemoryError(f"no memory for the keys of {self.longest} tokens")
@@ -99,13 +99,13 @@ def keep(
     x: Float[Tensor, "tokens heads d"],
     owners: Int64[Tensor, "tokens"],
     slots: Int64[Tensor, "tokens"],
-    cache: Float[Tensor, "sequences heads room d"],
+    cache: Float[Tensor, "sequences room heads d"],
 ) -> None:
     """Each token's keys, or values, into a slot of the sequence that owns it; in float32 or float16."""
     made: Any = library()
     pointer, number = ctypes.c_void_p, ctypes.c_int64
-    made.keep.argtypes = [*[number] * 3, pointer, number, *[pointer] * 3, *[number] * 3]
+    made.keep.argtypes = [*[number] * 3, pointer, number, *[pointer] * 3, number, number]
     made.keep(
         *x.shape, x.data_ptr(), x.stride(0), owners.data_ptr(), slots.data_ptr(),
-        cache.data_ptr(), cache.stride(0), cache.stride(1), cache.dtype == torch.float16,
+        cache.data_ptr(), cache.stride(0), cache.dtype == torch.float16,
     )  # fmt: skip

@@ -22,7 +22,7 @@
 #include "vectors.h"
 
 enum { PANEL = WIDE * LANES };
-enum { BLOCK = 48 };  /* tokens for which a panel is read once */
+enum { BLOCK = 1 << 18 };  /* bytes of tokens for which a panel is read once: with it, they fit into a core's cache */
 enum { NOTHING, RELU, GELU, GELU_TANH };
 
 typedef struct {
@@ -190,93 +190,57 @@ static inline __attribute__((always_inline)) void tile_bytes(
 }
 #endif
 
-/* Tokens as they are multiplied: floats as they came, or bytes. */
-typedef struct {
-    const float *x;
-    uint8_t *whole;
-    float *sizes;
-    int64_t width;
-} Tokens;
-
-static int64_t width_of(const Layer *layer) { return layer->scales == NULL ? 0 : (layer->inputs + 3) / 4 * 4; }
-
-/* With room for so many, or without `sizes` if there is no memory. */
-static Tokens room_for(const Layer *layer, int64_t tokens)
+/* Up to `tall` tokens by a panel, and the activation: floats `x`, or bytes and their sizes. */
+static void multiply(
+    int tall, const Layer *layer, const float *x, const uint8_t *whole, int64_t width, const float *sizes,
+    int64_t panel, float *y)
 {
-    const int64_t width = width_of(layer);
-    float *sizes = malloc(most(tokens * (sizeof *sizes + width), 1));
-    return (Tokens){NULL, (uint8_t *)(sizes + tokens), sizes, width};
-}
-
-static void take(Tokens *tokens, const Layer *layer, const float *x, int64_t count)
-{
-    tokens->x = x;
+    if (layer->scales == NULL) {
+#define OF(n) case n: tile(n, x, layer, panel, y); break
+        EACH_TALL(tall, OF)
+#undef OF
+    }
 #ifdef __AVX512VNNI__
-    if (layer->scales != NULL)
-        for (int64_t r = 0; r < count; r++) {
-            uint8_t *whole = tokens->whole + r * tokens->width;
-            tokens->sizes[r] = in_steps(x + r * layer->inputs, layer->inputs, layer->steps, whole);
-            memset(whole + layer->inputs, 0, tokens->width - layer->inputs);
-        }
+    else {
+#define OF(n) case n: tile_bytes(n, whole, width, sizes, layer, panel, y); break
+        EACH_TALL(tall, OF)
+#undef OF
+    }
 #else
-    (void)layer, (void)count;
+    (void)whole, (void)width, (void)sizes;
 #endif
-}
-
-/* `count` of them by panels `from` to `to`. */
-static void multiply(const Tokens *tokens, int64_t count, const Layer *layer, int64_t from, int64_t to, float *y)
-{
-    for (int64_t panel = from; panel < to; panel++)
-        for (int64_t r = 0; r < count; r += TALL) {
-            const int tall = least(count - r, TALL);
-            float *found = y + r * layer->outputs;
-            if (layer->scales == NULL) {
-                const float *x = tokens->x + r * layer->inputs;
-#define OF(n) case n: tile(n, x, layer, panel, found); break
-                EACH_TALL(tall, OF)
-#undef OF
-            }
-#ifdef __AVX512VNNI__
-            else {
-                const uint8_t *whole = tokens->whole + r * tokens->width;
-#define OF(n) case n: tile_bytes(n, whole, tokens->width, tokens->sizes + r, layer, panel, found); break
-                EACH_TALL(tall, OF)
-#undef OF
-            }
-#endif
-        }
+    const int64_t first = panel * PANEL, count = least(layer->outputs - first, PANEL);
+    if (layer->then != NOTHING)
+        for (int r = 0; r < tall; r++) activate(y + r * layer->outputs + first, count, layer->then);
 }
 
 /* 0, or 1 if there is no memory for the bytes of the tokens. */
 int linear(const Layer *layer, const float *x, int64_t count, float *y, int threads)
 {
-    const int64_t panels = (layer->outputs + PANEL - 1) / PANEL;
-    int failed = 0;
-    if (threads > 1 && count < threads * BLOCK) {  /* few tokens: to each thread its panels */
-        Tokens tokens = room_for(layer, count);
-        if (tokens.sizes == NULL) return 1;
-        take(&tokens, layer, x, count);
-#pragma omp parallel for num_threads(threads) schedule(static)
-        for (int own = 0; own < threads; own++)
-            multiply(&tokens, count, layer, panels * own / threads, panels * (own + 1) / threads, y);
-        activate(y, count * layer->outputs, layer->then);
-        free(tokens.sizes);
-        return 0;
+    const int64_t inputs = layer->inputs, outputs = layer->outputs, panels = (outputs + PANEL - 1) / PANEL;
+    const int64_t width = layer->scales == NULL ? 0 : (inputs + 3) / 4 * 4;
+    const int64_t block = least(count, most(BLOCK / (width ? width : 4 * inputs) / TALL, 1) * TALL);
+    float *sizes = width ? malloc(most(block * (sizeof *sizes + width), 1)) : NULL;
+    uint8_t *whole = (uint8_t *)(sizes + block);
+    if (width && sizes == NULL) return 1;
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    for (int64_t start = 0; start < count; start += block) {
+        const int64_t some = least(count - start, block);
+#ifdef __AVX512VNNI__
+        if (width)
+#pragma omp for schedule(static)
+            for (int64_t r = 0; r < some; r++) {
+                sizes[r] = in_steps(x + (start + r) * inputs, inputs, layer->steps, whole + r * width);
+                memset(whole + r * width + inputs, 0, width - inputs);
+            }
+#endif
+#pragma omp for schedule(static)
+        for (int64_t panel = 0; panel < panels; panel++)
+            for (int64_t r = 0; r < some; r += TALL)
+                multiply(
+                    least(some - r, TALL), layer, x + (start + r) * inputs, whole + r * width, width, sizes + r, panel,
+                    y + (start + r) * outputs);
     }
-#pragma omp parallel num_threads(threads) if (threads > 1) reduction(| : failed)
-    {
-        Tokens tokens = room_for(layer, BLOCK);
-        failed = tokens.sizes == NULL;
-#pragma omp for schedule(dynamic)
-        for (int64_t start = 0; start < count; start += BLOCK) {
-            if (failed) continue;
-            const int64_t some = least(count - start, BLOCK);
-            float *found = y + start * layer->outputs;
-            take(&tokens, layer, x + start * layer->inputs, some);
-            multiply(&tokens, some, layer, 0, panels, found);
-            activate(found, some * layer->outputs, layer->then);
-        }
-        free(tokens.sizes);
-    }
-    return failed;
+    free(sizes);
+    return 0;
 }
