@@ -10,7 +10,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from regard.bench import embedding, encoder, generation, generation_cuda, looking, training
+from regard.bench import embedding, encoder, feeding, generation, generation_cuda, looking, training
 from regard.bench.commands import BENCHMARKS, benchmark
 from regard.bench.results import BenchError, installed
 from regard.models.heads import EmbedConfig
@@ -28,7 +28,7 @@ def test_every_benchmark_has_a_title_and_can_be_measured(name):
     assert callable(module.measure)
 
 
-@pytest.mark.parametrize("module", [training, generation_cuda])
+@pytest.mark.parametrize("module", [training, generation_cuda, feeding])
 def test_without_a_gpu_nothing_is_measured_and_that_is_said(module, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     out = io.StringIO()

@@ -23,6 +23,7 @@ from regard.train.checkpoint import write_text
 BENCHMARKS = {
     "encoder": "regard.bench.encoder",
     "embedding": "regard.bench.embedding",
+    "feeding": "regard.bench.feeding",
     "generation": "regard.bench.generation",
     "generation-cuda": "regard.bench.generation_cuda",
     "looking": "regard.bench.looking",

@@ -203,7 +203,7 @@ class FamilyState:
         kept = torch.from_numpy(present)
         self._sources = self._sources[kept]
         for grids in (self._own, self._across):
-            grids[:] = [(keys.index_select(0, kept), values.index_select(0, kept)) for keys, values in grids]
+            _change(grids, lambda grid: grid.index_select(0, kept))
 
     def ask_step(self) -> None:
         """The next pass is one new token in each row. It sees what the row saw, and itself."""
@@ -272,8 +272,8 @@ class FamilyState:
         room = self._sees.shape[1]
         if most <= room:
             return 0
-        more = max(room // 2, most - room)
-        self._own[:] = [(_grown(keys, more), _grown(values, more)) for keys, values in self._own]
+        more = max(room // 4, most - room)
+        _change(self._own, lambda grid: _grown(grid, more))
         self._sees = np.pad(self._sees, ((0, 0), (0, more)))
         return more
 
@@ -310,6 +310,12 @@ class FamilyState:
 
 
 Grid = Float[Tensor, "families room kv_heads d"]
+
+
+def _change(grids: list[tuple[Grid, Grid]], change: Callable[[Grid], Grid]) -> None:
+    """One layer after the other: never are all there twice."""
+    for layer, (keys, values) in enumerate(grids):
+        grids[layer] = change(keys), change(values)
 
 
 def _grown(grid: Grid, more: int) -> Grid:
