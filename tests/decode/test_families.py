@@ -59,6 +59,35 @@ def test_scores_are_those_of_the_models_own_steps_whatever_rows_are_kept(family)
         assert (states[1].rows, states[1].longest) == (states[0].rows, states[0].longest)
 
 
+def test_half_precision_remembers_nearly_the_same():
+    own = model()
+    ids, layout = sources(5, 9, 3)
+    states = (own.start(ids, layout),)
+    half = Families(own, kept=torch.float16)
+    state = half.start(ids, layout)
+    starts, laid = torch.full((3,), START), Layout.of([1] * 3)
+    assert_close(
+        half.prefill(starts, laid, state), own.prefill(starts, laid, states[0]), atol=5e-3, rtol=5e-3
+    )
+    for _ in range(6):
+        tokens = torch.randint(3, VOCABULARY, (3,))
+        found, expected = half.step(tokens, state), own.step(tokens, states[0])
+        assert_close(found, expected, atol=5e-3, rtol=5e-3)
+    assert not torch.equal(found, expected)
+    with pytest.raises(ValueError, match=r"must be torch\.float32 or torch\.float16"):
+        Families(own, kept=torch.bfloat16)
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(ValueError, match="families step in float32"):
+        half.step(tokens, state)
+
+
+def test_no_rows_are_no_steps():
+    families = Families(model())
+    state = families.start(*sources(4, 5))
+    families.prefill(torch.full((2,), START), Layout.of([1, 1]), state)
+    state.select([])
+    assert families.step(torch.zeros(0, dtype=torch.int64), state).shape == (0, VOCABULARY)
+
+
 def test_a_step_for_several_batches_is_a_step_for_each():
     own = model()
     families, rest = Families(own), (7, 2, 9)

@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.decode import DecodeConfig, Hypothesis
+from regard.nn.native import attention as native_attention
+from regard.nn.native import linear as native_linear
 from regard.tasks import translator as module
 from regard.tasks.pieces import Piece, combine, in_batches, in_small_batches
-from regard.tasks.translation import TranslationWarning
+from regard.tasks.translation import Translation, TranslationWarning
 from regard.tasks.translator import Translator, encode_sources
 from regard.text import DataError, Tokenizer, TokenizerConfig
 from tests.models.families import BODIES
@@ -482,6 +484,26 @@ def test_a_translator_uses_the_weights_that_its_model_has_now():
     assert changed.score != before.score
     fresh = Translator(copy.deepcopy(own.model), own.tokenizer, longest=own.longest, decoding=SHORT)
     assert changed.score == pytest.approx(fresh.translate(text).score, rel=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_without_a_compiler_translations_are_the_same(precision, monkeypatch):
+    texts = sentences(12, seed=6)
+
+    def translated() -> list[Translation]:
+        own = translator(decoding=DecodeConfig(beam=2, maximum=8))
+        fresh = Translator(own.model, own.tokenizer, longest=own.longest, precision=precision)
+        return fresh.translate(texts, decoding=own.decoding)
+
+    compiled = translated()
+    for part in (native_attention, native_linear):
+        monkeypatch.setattr(part, "available", lambda: False)
+    monkeypatch.setattr(native_linear, "bytes_available", lambda: False)
+    plain = translated()
+    if precision == "float32":
+        assert [each.text for each in compiled] == [each.text for each in plain]
+    near = [abs(a.score - b.score) < 0.01 * abs(b.score) for a, b in zip(compiled, plain, strict=True)]
+    assert sum(near) >= (12 if precision == "float32" else 10)  # in 8 bits, another word may be chosen
 
 
 def test_8_bits_translate_nearly_alike():

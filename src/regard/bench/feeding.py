@@ -24,12 +24,14 @@ import torch
 from rich.console import Console
 
 from regard.bench.results import Report, Row, compared, report
+from regard.tasks.run import train
 from regard.tasks.terminal import say
 from regard.text.phrasebook import write
+from regard.train.trainer import Trainer
 
 TITLE = "What training waits for, on one NVIDIA GPU: batches, and the first step"
 METHOD = (
-    "`regard train` in processes of its own: batches made from the text on the way against the same ones made "
+    "`regard train` in processes of its own: batches made from the text on the way against the same, made "
     "before, in turns; and the time from the command to the end of the first step, caches empty and full."
 )
 STEPS, WARMING, MADE, ROUNDS = 2000, 500, 400, 3
@@ -44,21 +46,8 @@ def training(work: Path) -> list[str]:
     return ["recipes/phrasebook.toml", f"data.root={work / 'phrases'}"]
 
 
-def train(arguments: list[str]) -> None:
-    """As at the prompt; gives the process back."""
-    from regard.cli import app
-
-    try:
-        app(["train", *arguments])
-    except SystemExit as end:
-        if end.code:
-            raise
-
-
 def speed(out: str, arguments: list[str], *, before: bool) -> float:
     """Tokens a second, warmed up; `before`: of batches that lie ready, over and over."""
-    from regard.train.trainer import Trainer
-
     steps = Trainer._steps
 
     def ready(self: Trainer) -> Iterator[Any]:
@@ -67,7 +56,7 @@ def speed(out: str, arguments: list[str], *, before: bool) -> float:
 
     if before:
         setattr(Trainer, "_steps", ready)  # noqa: B010
-    train([*arguments, f"train.steps={STEPS}", f"train.validate_every={STEPS}", "--out", out])
+    train(*arguments, f"train.steps={STEPS}", f"train.validate_every={STEPS}", out=out)
     lines = (Path(out) / "log.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [row for row in map(json.loads, lines) if "tokens_per_second" in row and row["step"] > WARMING]
     return statistics.median(row["tokens_per_second"] for row in rows)
@@ -75,19 +64,18 @@ def speed(out: str, arguments: list[str], *, before: bool) -> float:
 
 def first_step(out: str, arguments: list[str], began: float) -> float:
     """Seconds since then at its end, which ends the process too."""
-    from regard.train.trainer import Trainer
-
     step = Trainer._step
 
     def only(self: Trainer, *given: Any) -> Any:
         step(self, *given)
-        torch.cuda.synchronize()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
         sys.stdout.write(f"\n{json.dumps(time.time() - began)}\n")
         sys.stdout.flush()
         os._exit(0)
 
     setattr(Trainer, "_step", only)  # noqa: B010
-    train([*arguments, "--out", out])
+    train(*arguments, out=out)
     raise RuntimeError("there was no step")
 
 

@@ -10,6 +10,7 @@
 So no key ever moves when a search keeps, drops or doubles rows; a family's grid is read once for all of them.
 A slot that no row sees any more is written over (here that of c, the other token of step 2). Families that
 have left take room until half of all have, then the others close up. native/attention.c reads the grids.
+(What a row does not see weighs 0, but 0 times a NaN is one: a row that is not finite spoils its family.)
 
 `together` steps several batches at once, each from where it stands: one product for all of their rows, so
 that a batch that is nearly done does not run alone. The scores are those of `Seq2Seq.step`.
@@ -49,6 +50,8 @@ class Families:
                 "families are for a Transformer in float32 on a CPU with a C compiler, without windows and "
                 "biases"
             )
+        if kept not in (torch.float32, torch.float16):
+            raise ValueError(f"kept={kept} must be torch.float32 or torch.float16")
         self.model, self._kept = model, kept
         self._stack = cast(Stack, model.decoder.body)
 
@@ -107,6 +110,8 @@ class Families:
         longest: int,
         states: Sequence["FamilyState"],
     ) -> Float[Tensor, "rows d_model"]:
+        if x.dtype != torch.float32 or torch.is_autocast_enabled("cpu"):
+            raise ValueError(f"families step in float32, not in {x.dtype} or under autocast: leave it")
         bounds = [*itertools.accumulate((state.asking.rows for state in states), initial=0)]
 
         def looked(look: Callable[["FamilyState", slice, Tensor], None], *width: int) -> Tensor:
@@ -242,7 +247,7 @@ class FamilyState:
         width = int(counts.max(initial=0))
         cells = np.zeros((self._families * width, self._sees.shape[1]), dtype=bool)
         cells[self._owners * width + places] = self._sees
-        seen = np.any(cells.reshape(self._families, width, -1), axis=1)
+        seen = np.any(cells.reshape(self._families, width, self._sees.shape[1]), axis=1)
         more = self._reserve(int((seen.sum(axis=1) + counts).max(initial=0)))
         seen = np.pad(seen, ((0, 0), (0, more))) if more else seen
         slots = seen.argsort(axis=1, kind="stable")[self._owners, places]

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from regard.nn.masks import Mask
 from regard.nn.native import attention as native
+from regard.nn.native import recorded
 
 CALL = 1 << 18
 """What a call costs, in products of one query's number with one key's: about 0.1 ms on one core."""
@@ -183,10 +184,11 @@ def attend_grouped(
     """The output and, if there will be a backward pass, what that needs. `before` and `after` are a mask's
     reach, -1 for all; the offsets are on the CPU like everything else."""
     every = (queries, keys, values)
-    plain = not torch.compiler.is_compiling() and all(type(each) is Tensor for each in every)
+    plain = not recorded() and all(type(each) is Tensor for each in every)
     learned = torch.is_grad_enabled() and any(each.requires_grad for each in every)
     whole = all(each.stride(-1) == 1 for each in every) and queries.stride(1) == queries.shape[2]
-    if not plain or learned or not whole or queries.dtype != torch.float32 or not native.available():
+    right = all(each.dtype == torch.float32 and each.device.type == "cpu" for each in every)
+    if not (plain and whole and right and native.available()) or learned:
         return _attend_grouped(*every, query_offsets, key_offsets, before, after, scale)
     key_bounds = key_offsets.long()
     asking = native.Asking(

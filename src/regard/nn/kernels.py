@@ -128,6 +128,16 @@ def attend_packed(
             f"{query_layout.sequences} sequences of queries but {key_layout.sequences} of keys: "
             "each sequence of queries asks the keys of one"
         )
+    if (
+        keys.shape[2] != queries.shape[2]
+        or keys.shape[:2] != values.shape[:2]
+        or queries.shape[1] % keys.shape[1]
+    ):
+        shapes = ", ".join(str(tuple(each.shape)) for each in (queries, keys, values))
+        raise ValueError(
+            f"queries, keys and values of {shapes} do not fit: keys are as wide as queries, each has a "
+            "value, and each key head serves equally many query heads"
+        )
     scale = queries.shape[-1] ** -0.5 if scale is None else scale
     keys, values = keys.to(queries.dtype), values.to(queries.dtype)  # autocast may give each its own
     choice = choose_kernel(

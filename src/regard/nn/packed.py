@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from regard.nn.embedding import VocabularyHead
 from regard.nn.layers import FeedForward, activate
 from regard.nn.native import linear as native
+from regard.nn.native import recorded
 from regard.nn.native.linear import Then
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -81,7 +82,7 @@ class PackedLinear(nn.Module):
         self._products = (native.Panels if native.available() else _OneDNN)(weight, bias, then)
 
     def forward(self, x: Float[Tensor, "*tokens inputs"]) -> Float[Tensor, "*tokens outputs"]:
-        if torch.is_grad_enabled() or x.dtype != torch.float32:
+        if torch.is_grad_enabled() or x.dtype != torch.float32 or recorded():
             return activate(F.linear(x, self.weight, self.bias), self._then)
         return self._products.times(x)
 

@@ -133,11 +133,12 @@ class PositionTable(nn.Module, ABC):
     ) -> Float[Tensor, "tokens width"]:
         """The rows of these positions, all below `longest`, in float32 or what is finer of `dtype`."""
         fine = torch.promote_types(dtype, torch.float32)
-        length = len(self.table)
-        if longest > length or self.table.dtype != fine or self.table.device != positions.device:
+        table = self.table  # another thread may exchange it
+        length = len(table)
+        if longest > length or table.dtype != fine or table.device != positions.device:
             length = length if longest <= length else max(longest, 2 * length)
-            self.table = self.rows(length).to(positions.device, fine)
-        return self.table[positions]
+            self.table = table = self.rows(length).to(positions.device, fine)
+        return table[positions]
 
 
 class SinusoidalPositions(PositionTable):

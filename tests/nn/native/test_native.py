@@ -1,5 +1,6 @@
 """The library that is made of the sources in C."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,30 @@ def test_a_compiler_that_fails_is_named_and_nothing_is_left(tmp_path, monkeypatc
     with pytest.warns(NativeWarning, match=r"so torch does its work, more slowly: .*broken\.c.* error: "):
         assert native.library.__wrapped__() is None
     assert [*(tmp_path / "regard").iterdir()] == []
+
+
+@compiled
+def test_a_library_that_is_broken_is_made_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    made = native._place(shutil.which("cc"))
+    made.write_bytes(b"")
+    assert native.library.__wrapped__() is not None
+    assert made.stat().st_size > 1000
+
+
+@compiled
+def test_a_folder_that_others_can_write_to_is_not_trusted(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "regard").mkdir()
+    (tmp_path / "regard").chmod(0o777)
+    with pytest.warns(NativeWarning, match="not yours alone: set XDG_CACHE_HOME"):
+        assert native.library.__wrapped__() is None
+    assert [*(tmp_path / "regard").iterdir()] == []
+
+
+def test_a_processor_that_cannot_is_left_to_torch(monkeypatch):
+    monkeypatch.setattr(native, "_processor", lambda: {"sse2", "avx"})
+    assert native.library.__wrapped__() is None
 
 
 def test_without_a_compiler_torch_does_it(monkeypatch):

@@ -77,16 +77,18 @@ def test_numbers_are_read_where_they_lie(d):
     assert_close(native(*parts, layout, layout), native(*(each.clone() for each in parts), layout, layout))
 
 
+@pytest.mark.parametrize("kept", [torch.float32, torch.float16])
 @pytest.mark.parametrize("asked", [2, 9])
-@pytest.mark.parametrize("d", [16, 20])
-def test_a_cache_is_asked_for_what_each_row_sees(asked, d):
+@pytest.mark.parametrize("d", [16, 20, 64])
+def test_a_cache_is_asked_for_what_each_row_sees(asked, d, kept):
     rows, families, heads, room, counts = 2 * asked, 3, 2, 21, [17, 20, 4]
-    grid_keys, grid_values = torch.full((2, families, room, heads, d), torch.nan)
+    grid_keys, grid_values = torch.full((2, families, room, heads, d), torch.nan, dtype=kept)
     owners = torch.arange(families).repeat_interleave(torch.tensor(counts))
     slots = torch.cat([torch.randperm(count) for count in counts])
     keys, values = torch.randn(2, len(owners), heads, d)
     keep(keys, owners, slots, grid_keys)
     keep(values, owners, slots, grid_values)
+    keys, values = keys.to(kept).float(), values.to(kept).float()  # as they are remembered
     sees = np.random.default_rng(0).random((rows, room)) < 0.5
     sees[1] = False
     queries, output = torch.randn(rows, heads, d), torch.full((rows, heads, d), torch.nan)
@@ -128,3 +130,25 @@ def test_what_was_not_compiled_is_refused(monkeypatch):
     monkeypatch.setattr(attention, "library", lambda: None)
     with pytest.raises(ValueError, match="not compiled"):
         Asking(torch.tensor([0, 1]), None, torch.tensor([1]))
+
+
+def test_half_precision_remembers_nothing_that_it_cannot_hold():
+    x = torch.tensor([1.0, 1e-3, -7e4, 7e4, torch.inf, -torch.inf, torch.nan, 0.1] + [2.0] * 12).view(
+        1, 1, 20
+    )
+    cache = torch.zeros(1, 1, 1, 20, dtype=torch.float16)
+    nothing = torch.zeros(1, dtype=torch.int64)
+    keep(x, nothing, nothing, cache)
+    assert_close(cache.view(-1), x.view(-1).clamp(-65504, 65504).half(), atol=0, rtol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("heads", "keys", "values"),
+    [(2, (4, 16), (4, 16)), (3, (2, 16), (2, 16)), (2, (2, 8), (2, 16)), (2, (1, 16), (2, 16))],
+)
+@pytest.mark.usefixtures("unchecked")
+def test_heads_and_widths_that_do_not_fit_are_refused(heads, keys, values):
+    layout = Layout.of([4, 3])
+    sides = torch.randn(7, heads, 16), torch.randn(7, *keys), torch.randn(7, *values)
+    with pytest.raises(ValueError, match="do not fit"):
+        attend_packed(*sides, layout, layout)

@@ -2,7 +2,7 @@
 needed, for the processor at hand, and keeps it where programs keep such things (XDG_CACHE_HOME).
 
     attention.c     attention of packed or cached tokens
-    linear.c        a linear layer in float32, and in 8 bits on processors with VNNI
+    linear.c        a linear layer in float32, and in 8 bits on processors with AVX-512 VNNI
     vectors.h       what both share
 
 They are for inference. Where there is no compiler `library` is None, and torch does the same work:
@@ -17,14 +17,19 @@ import shutil
 import subprocess
 import tempfile
 import warnings
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+
+import torch
 
 SOURCES = tuple(Path(__file__).with_name(name) for name in ("attention.c", "linear.c", "vectors.h"))
 FLAGS = (
     "-O3", "-march=native", "-mprefer-vector-width=512", "-fno-math-errno", "-fno-trapping-math",
     "-fopenmp", "-shared", "-fPIC",
 )  # fmt: skip
+NEEDED = {"avx2", "fma", "f16c"}
+"""What a processor must be able to do."""
 
 
 class NativeWarning(UserWarning):
@@ -33,12 +38,16 @@ class NativeWarning(UserWarning):
 
 @cache
 def library() -> ctypes.CDLL | None:
-    compiler = shutil.which(os.environ.get("CC", "cc"))
-    if compiler is None or (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+    compiler = shutil.which(os.environ.get("CC") or "cc")
+    if compiler is None or NEEDED - _processor():
         return None
     try:
-        return ctypes.CDLL(str(_compiled(compiler)))
-    except (OSError, subprocess.SubprocessError) as error:
+        path = _place(compiler)
+        with suppress(OSError):  # not there yet, or broken
+            return ctypes.CDLL(str(path))
+        _make(compiler, path)
+        return ctypes.CDLL(str(path))
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
         why = getattr(error, "stderr", None) or error
         warnings.warn(
             f"{compiler} made no library of {SOURCES[0].parent}, so torch does its work, more slowly: {why}",
@@ -48,24 +57,41 @@ def library() -> ctypes.CDLL | None:
         return None
 
 
-def _compiled(compiler: str) -> Path:
-    """Made once for these sources and flags, this compiler and this processor."""
-    processor = next(
-        (line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags")), ""
-    )
+def _processor() -> set[str]:
+    """What it can, as far as Linux says so."""
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        return set()
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    return {*next((line for line in lines if line.startswith("flags")), "").split()}
+
+
+def _place(compiler: str) -> Path:
+    """Of the library for these sources and flags, this compiler and this processor. Nobody else may have put
+    it there."""
+    given = Path(os.environ.get("XDG_CACHE_HOME") or "")
+    folder = (given if given.is_absolute() else Path.home() / ".cache") / "regard"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    about = folder.stat()
+    if about.st_uid != os.getuid() or about.st_mode & 0o022:
+        raise OSError(f"{folder} is not yours alone: set XDG_CACHE_HOME to a folder that is")
     sources = (source.read_text(encoding="utf-8") for source in SOURCES)
-    about = "\0".join([*sources, *FLAGS, os.path.realpath(compiler), processor])
-    name = f"native-{hashlib.sha256(about.encode()).hexdigest()[:16]}.so"
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regard"
-    if not (folder / name).exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        # Another process may be doing the same: what is there under its name is whole.
-        with tempfile.TemporaryDirectory(dir=folder) as work:
-            made = Path(work) / name
-            parts = [str(source) for source in SOURCES if source.suffix == ".c"]
-            subprocess.run(
-                [compiler, *FLAGS, *parts, "-o", str(made), "-lm"],
-                check=True, capture_output=True, text=True, timeout=120,
-            )  # fmt: skip
-            made.replace(folder / name)
-    return folder / name
+    by = Path(compiler).resolve()
+    facts = [*sources, *FLAGS, str(by), str(by.stat().st_mtime_ns), *sorted(_processor())]
+    return folder / f"native-{hashlib.sha256(chr(0).join(facts).encode()).hexdigest()[:16]}.so"
+
+
+def _make(compiler: str, path: Path) -> None:
+    """Another process may be doing the same: what is there under its name is whole."""
+    parts = [str(source) for source in SOURCES if source.suffix == ".c"]
+    with tempfile.TemporaryDirectory(dir=path.parent) as work:
+        made = Path(work) / path.name
+        subprocess.run(
+            [compiler, *FLAGS, *parts, "-o", str(made), "-lm"],
+            check=True, capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        made.replace(path)
+
+
+def recorded() -> bool:
+    """Whether torch's operations are being recorded, by a compiler or a tracer: calls of C leave no trace."""
+    return torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None

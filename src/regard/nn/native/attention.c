@@ -5,9 +5,9 @@
    Where the numbers lie is told by strides, so that nothing is copied before: queries, keys and values may be one
    packed projection, or keys and values a cache, which may be in half precision. Six queries at a time get their
    scores, their weights and their sums of values. Their scores come
-     * if there are more, from keys that are turned round first, so that one register has a number of 16 keys;
-     * if not, from keys as they lie: each is met once, and reading it is what takes the time. So it is done for all
-       heads, which lie side by side; and what comes next is asked for meanwhile. */
+     * if a sequence has more, from keys that are turned round first, so that a register has one number of many keys;
+     * if none has, from keys as they lie: each is met once, and reading it is what takes the time. So it is done
+       for all heads, which lie side by side; and what comes next is asked for meanwhile. */
 
 #include <immintrin.h>
 #include <math.h>
@@ -406,12 +406,13 @@ int attend(const Attention *a, int threads)
     const int64_t padded = up(a->d_value), few = many <= TALL && padded == a->d_value && up(a->d_head) == a->d_head;
     const int64_t copied = padded == a->d_value && !a->half ? 0 : padded, jobs = few ? 1 : a->heads;
     const int64_t room = few ? longest * TALL * a->heads : longest * (a->d_head + TALL + copied) + TALL * padded;
+    const int64_t at_a_time = most(1, least(8, a->sequences * jobs / (4 * threads)));
     int failed = 0;
 #pragma omp parallel num_threads(threads) if (threads > 1) reduction(| : failed)
     {
         float *own = aligned_alloc(sizeof(Vector), sizeof(float) * most(up(room), LANES));
         failed = own == NULL;
-#pragma omp for schedule(dynamic, 8)
+#pragma omp for schedule(dynamic, at_a_time)
         for (int64_t each = 0; each < a->sequences * jobs; each++) {
             const int64_t sequence = each / jobs;
             if (failed || a->asking[sequence + 1] == a->asking[sequence]) continue;

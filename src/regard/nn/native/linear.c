@@ -171,7 +171,7 @@ static inline __attribute__((always_inline)) void tile_bytes(
             memcpy(&four, whole + r * width + i, sizeof four);
             /* Written out, because compilers move the sums about when they are given the four intrinsics. */
             __asm__("vpdpbusd %5, %4, %0\n\tvpdpbusd %6, %4, %1\n\tvpdpbusd %7, %4, %2\n\tvpdpbusd %8, %4, %3"
-                    : "+v"(sums[r][0]), "+v"(sums[r][1]), "+v"(sums[r][2]), "+v"(sums[r][3])
+                    : "+&v"(sums[r][0]), "+&v"(sums[r][1]), "+&v"(sums[r][2]), "+&v"(sums[r][3])
                     : "v"(_mm512_set1_epi32(four)), "v"(a), "v"(b), "v"(c), "v"(d));
         }
     }
@@ -219,10 +219,10 @@ int linear(const Layer *layer, const float *x, int64_t count, float *y, int thre
 {
     const int64_t inputs = layer->inputs, outputs = layer->outputs, panels = (outputs + PANEL - 1) / PANEL;
     const int64_t width = layer->scales == NULL ? 0 : (inputs + 3) / 4 * 4;
-    const int64_t block = least(count, most(BLOCK / (width ? width : 4 * inputs) / TALL, 1) * TALL);
+    const int64_t block = least(count, most(BLOCK / most(width ? width : 4 * inputs, 1) / TALL, 1) * TALL);
     float *sizes = width ? malloc(most(block * (sizeof *sizes + width), 1)) : NULL;
-    uint8_t *whole = (uint8_t *)(sizes + block);
     if (width && sizes == NULL) return 1;
+    uint8_t *whole = width ? (uint8_t *)(sizes + block) : NULL;
 #pragma omp parallel num_threads(threads) if (threads > 1)
     for (int64_t start = 0; start < count; start += block) {
         const int64_t some = least(count - start, block);
@@ -238,7 +238,8 @@ int linear(const Layer *layer, const float *x, int64_t count, float *y, int thre
         for (int64_t panel = 0; panel < panels; panel++)
             for (int64_t r = 0; r < some; r += TALL)
                 multiply(
-                    least(some - r, TALL), layer, x + (start + r) * inputs, whole + r * width, width, sizes + r, panel,
+                    least(some - r, TALL), layer, x + (start + r) * inputs, width ? whole + r * width : NULL, width,
+                    width ? sizes + r : NULL, panel,
                     y + (start + r) * outputs);
     }
     free(sizes);

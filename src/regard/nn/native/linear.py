@@ -1,6 +1,7 @@
 """Linear layers by linear.c: products, bias and activation in one pass, in float32 or in 8 bits."""
 
 import ctypes
+import math
 from typing import Any, Literal
 
 import torch
@@ -20,7 +21,7 @@ def available() -> bool:
 
 
 def bytes_available() -> bool:
-    """On processors with VNNI."""
+    """On processors with AVX-512 VNNI."""
     made: Any = library()
     return made is not None and bool(made.linear_bytes())
 
@@ -54,6 +55,7 @@ class Panels:
         which a token has so many on each side of 0."""
         made: Any = library()
         self.outputs, inputs = weight.shape
+        self._inputs = (inputs,)
         panel, fours = made.linear_panel(), 1 if scales is None else 4
         more = -self.outputs % panel
         whole = F.pad(weight.detach(), (0, -inputs % fours, 0, more))
@@ -76,9 +78,14 @@ class Panels:
         return self  # nothing in it ever changes
 
     def times(self, x: Float[Tensor, "*tokens inputs"]) -> Float[Tensor, "*tokens outputs"]:
+        if x.shape[-1:] != self._inputs or x.dtype != torch.float32 or x.device.type != "cpu":
+            raise ValueError(
+                f"{tuple(x.shape)} in {x.dtype} on {x.device}: this layer takes tokens of {self._inputs[0]} "
+                "numbers, in float32 on the CPU"
+            )
         x = x.contiguous()
         y = x.new_empty(*x.shape[:-1], self.outputs)
-        tokens = y.numel() // self.outputs
+        tokens = math.prod(x.shape[:-1])
         if self._call(self._address, x.data_ptr(), tokens, y.data_ptr(), torch.get_num_threads()):
             raise MemoryError(f"no memory for {tokens} tokens of {x.shape[-1]} numbers in 8 bits")
         return y

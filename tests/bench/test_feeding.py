@@ -1,0 +1,52 @@
+"""What training waits for: the comparison, and its two sides on a small corpus."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from regard.bench import feeding
+from regard.text.phrasebook import write
+
+SMALL = "train.steps=12", "train.log_every=2", "batch.tokens=256", "tokenizer.vocabulary=500"
+
+
+@pytest.fixture
+def arguments(tmp_path: Path) -> list[str]:
+    write(tmp_path / "text", train=300, valid=20, test=20)
+    return ["recipes/phrasebook.toml", f"data.root={tmp_path / 'text'}", *SMALL]
+
+
+def test_the_first_step_is_timed_from_the_command_and_ends_the_process(tmp_path, arguments):
+    began = time.time()
+    found = feeding.apart(f"first_step({str(tmp_path / 'out')!r}, {arguments!r}, {began!r})")
+    assert 0.5 < found < time.time() - began
+    assert not (tmp_path / "out" / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_speed_is_that_of_steps_that_are_warm(tmp_path, arguments, before):
+    call = f"speed({str(tmp_path / 'out')!r}, {arguments!r}, before={before})"
+    code = f"setattr(feeding, 'STEPS', 12) or setattr(feeding, 'WARMING', 4) or feeding.{call}"
+    assert feeding.apart(f"__class__ and ({code})") > 100
+
+
+def test_a_training_that_fails_is_shown(tmp_path):
+    with pytest.raises(RuntimeError, match=r"training failed:[\s\S]*no-such\.toml"):
+        feeding.apart(f"speed({str(tmp_path)!r}, ['no-such.toml'], before=False)")
+
+
+def test_sides_take_turns_and_caches_are_empty_only_once(tmp_path, monkeypatch):
+    asked = []
+
+    def apart(call: str, **environment: str) -> float:
+        asked.append((call.partition("(")[0], "before=True" in call, environment["TRITON_CACHE_DIR"]))
+        return 10.0 * len(asked)
+
+    monkeypatch.setattr(feeding, "apart", apart)
+    first, batches = feeding.rows(["recipes/a.toml", "data.root=b"], tmp_path)
+    assert (first.theirs, first.ours, first.setting) == (10.0, 20.0, "a.toml")
+    assert [kind for kind, _, _ in asked] == ["first_step"] * 2 + ["speed"] * 6
+    assert [before for _, before, _ in asked[2:]] == [True, False, False, True, True, False]
+    assert len({cache for _, _, cache in asked}) == 1
+    assert (batches.ours, batches.theirs, batches.unit) == (50.0, 60.0, "tokens/s")
