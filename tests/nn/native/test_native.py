@@ -49,6 +49,7 @@ def test_a_compiler_that_fails_is_named_and_nothing_is_left(tmp_path, monkeypatc
 @compiled
 def test_a_library_that_is_broken_is_made_again(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
     made = native._place(shutil.which("cc"))
     made.write_bytes(b"")
     assert native.library.__wrapped__() is not None
