@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from rich.console import Console
@@ -46,7 +47,9 @@ def training(work: Path) -> list[str]:
     return ["recipes/phrasebook.toml", f"data.root={work / 'phrases'}"]
 
 
-def speed(out: str, arguments: list[str], *, before: bool) -> float:
+def speed(
+    out: str, arguments: list[str], *, before: bool, count: int = STEPS, warming: int = WARMING
+) -> float:
     """Tokens a second, warmed up; `before`: of batches that lie ready, over and over."""
     steps = Trainer._steps
 
@@ -54,11 +57,10 @@ def speed(out: str, arguments: list[str], *, before: bool) -> float:
         made = [*itertools.islice(steps(self), MADE)]
         return itertools.islice(itertools.cycle(made), self.config.steps - self.standing.step)
 
-    if before:
-        setattr(Trainer, "_steps", ready)  # noqa: B010
-    train(*arguments, f"train.steps={STEPS}", f"train.validate_every={STEPS}", out=out)
+    with patch.object(Trainer, "_steps", ready if before else steps):
+        train(*arguments, f"train.steps={count}", f"train.validate_every={count}", out=out)
     lines = (Path(out) / "log.jsonl").read_text(encoding="utf-8").splitlines()
-    rows = [row for row in map(json.loads, lines) if "tokens_per_second" in row and row["step"] > WARMING]
+    rows = [row for row in map(json.loads, lines) if "tokens_per_second" in row and row["step"] > warming]
     return statistics.median(row["tokens_per_second"] for row in rows)
 
 
@@ -74,8 +76,8 @@ def first_step(out: str, arguments: list[str], began: float) -> float:
         sys.stdout.flush()
         os._exit(0)
 
-    setattr(Trainer, "_step", only)  # noqa: B010
-    train(*arguments, out=out)
+    with patch.object(Trainer, "_step", only):
+        train(*arguments, out=out)
     raise RuntimeError("there was no step")
 
 

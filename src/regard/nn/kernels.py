@@ -3,7 +3,8 @@
     equation  `regard.nn.attention.attend`, one sequence after the other
     varlen    flash kernels for variable lengths: CUDA, half precision, no weights ever in memory. Our own
               (regard.nn.flash); for windows and unusual widths of heads, PyTorch's
-    grouped   the flash kernel for the CPU, once for each group of like lengths (regard.nn.grouped)
+    grouped   the flash kernel for the CPU, once for each group of like lengths (regard.nn.grouped); C of our
+              own where nothing is learned (regard.nn.native)
     padded    one `scaled_dot_product_attention` over a padded grid: any device, bias, mask and dropout
 
 All four give the values of the equation; tests/nn/test_kernels.py holds them equal. `choose_kernel` is the

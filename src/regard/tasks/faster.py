@@ -2,12 +2,12 @@
 
 A model that has hooks works itself: somebody listens, or changes things on the way. Otherwise on a CPU
 
-    float32    its products from weights in the processor's own order   (regard.nn.packed)
-    int8       its products in 8 bits                                    (regard.nn.quantized)
+    float32    its products from weights in the order they are read in   (regard.nn.packed)
+    int8       its products in 8 bits                                     (regard.nn.quantized)
 
 made when they are first needed, and anew when the weights have changed since (but by way of `.data`, which
-leaves no trace). One that is being trained, so
-that its weights have gradients, works itself too: the trainer changes them without their knowing.
+leaves no trace). One that is being trained, so that its weights have gradients, works itself too: the trainer
+changes them without their knowing.
 """
 
 from collections import deque
