@@ -29,9 +29,11 @@ bench: setup
 docs: setup
 	$(BIN)/python docs/contents.py --write
 	$(BIN)/python docs/settings.py --write
+	$(BIN)/python docs/api.py --write
+	$(BIN)/zensical build --strict --clean
 
 pictures: setup
 	PICTURES=docs/pictures $(BIN)/python -m pytest -n 0 tests/look/browser
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis site

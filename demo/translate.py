@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from regard.cli import app
+from regard.cli import build
 
 HERE = Path(__file__).parent
 RECIPE = HERE.parent / "recipes" / "phrasebook.toml"
@@ -23,7 +23,7 @@ def regard(*arguments: object) -> None:
     words = [str(argument) for argument in arguments]
     console.print(f"\n[bold]$ regard {shlex.join(words)}[/bold]", soft_wrap=True)
     try:
-        app(words, standalone_mode=False)
+        build()(words, standalone_mode=False)
     except SystemExit as end:
         if end.code:
             raise

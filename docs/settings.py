@@ -4,23 +4,23 @@ python docs/settings.py            check that settings.md is up to date
 python docs/settings.py --write    write it
 """
 
-import ast
-import inspect
 import sys
 from dataclasses import MISSING, Field, fields, is_dataclass
-from itertools import pairwise
 from pathlib import Path
-from typing import Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Literal, get_args, get_origin, get_type_hints
 
-from regard.config import write_toml
-from regard.tasks.kinds import KINDS
-from regard.tasks.pairs import PairFiles
-from regard.tasks.recipe import as_recipe
+from regard.config import field_docs, write_toml
+from regard.tasks.base.pairs import PairFiles
+from regard.tasks.base.task import Task
+from regard.tasks.registry import all_tasks, as_recipe
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "settings.md"
 
 INTRODUCTION = """# Every setting of a recipe
+
+Each task has its own tables: [translate](#task-translate), [pretrain](#task-pretrain),
+[classify](#task-classify), [tag](#task-tag), [embed](#task-embed), [language](#task-language).
 
 Written by `make docs` from the configurations in the source. A recipe (a TOML file) may set any of them; so
 may the prompt: `regard train recipe.toml model.layers=4`. What is not set gets the value given here or, where
@@ -34,7 +34,7 @@ TASKS = {
     "classify": "Labels or numbers for texts, or for pairs of texts.",
     "tag": "A tag for each word.",
     "embed": "Vectors that are near where texts mean the same, from pairs of such texts.",
-    "language": "A language model, from plain text: it goes on where a text ends.",
+    "language": "A language model, from plain text: it completes a prompt.",
 }
 
 TABLES = {
@@ -50,7 +50,7 @@ TABLES = {
     "average": "Which mean of the weights is kept.",
     "train": "How long, how often, on what.",
     "valid": "How progress is measured.",
-    "decode": "How the trained model translates unless it is told otherwise.",
+    "decode": "How the trained model translates, unless a command sets something else.",
 }
 
 
@@ -58,17 +58,7 @@ def suited_in(task: str) -> dict[str, dict[str, object]]:
     """Which values of a task's recipe go by the size of the text."""
     files: object = ["a", "b"] if task in ("translate", "embed") else "a"
     example = as_recipe({"task": task, "data": {"train": files}})
-    return example.kind.suited(example.checked, example.plain, 1000, 1000, cuda=False, ranks=1)
-
-
-def described(config: type) -> dict[str, str]:
-    """The docstring below each attribute."""
-    body = ast.parse(inspect.getsource(config)).body[0].body
-    return {
-        node.target.id: " ".join(str(after.value.value).split())
-        for node, after in pairwise(body)
-        if isinstance(node, ast.AnnAssign) and isinstance(after, ast.Expr)
-    }
+    return example.spec.suited(example.checked, example.plain, 1000, 1000, cuda=False, ranks=1)
 
 
 def default(spec: Field) -> str:
@@ -81,16 +71,20 @@ def default(spec: Field) -> str:
 
 
 def choices(hint: object) -> str:
-    """What a closed choice may be."""
-    literals = [part for part in (hint, *get_args(hint)) if get_origin(part) is Literal]
-    return "".join(f" One of {', '.join(f'`{value}`' for value in get_args(part))}." for part in literals)
+    """What a choice may be; plugins add to those that are registered."""
+    for part in (hint, *get_args(hint)):
+        if get_origin(part) is Literal:
+            return f" One of {', '.join(f'`{value}`' for value in get_args(part))}."
+        if get_origin(part) is Annotated:
+            return f" One of {', '.join(f'`{name}`' for name in part.__metadata__[0])}, or a plugin's."
+    return ""
 
 
 def table(config: type, name: str, about: str, suited: dict[str, dict[str, object]]) -> str:
-    texts, nested = described(config), []
+    texts, nested = field_docs(config), []
     rows = [f"\n### [{name}]\n\n{about}\n", "| key | unless set | |", "|---|---|---|"]
     for spec in fields(config):
-        hint = get_type_hints(config)[spec.name]
+        hint = get_type_hints(config, include_extras=True)[spec.name]
         if is_dataclass(hint):
             nested.append(table(hint, f"{name}.{spec.name}", texts.get(spec.name, ""), suited))
         else:
@@ -105,23 +99,23 @@ def table(config: type, name: str, about: str, suited: dict[str, dict[str, objec
     return "\n".join(rows) + "\n" + "".join(nested)
 
 
-def task_page(task: str, seen: dict[tuple[str, str], str]) -> str:
+def task_page(task: Task, seen: dict[tuple[str, str], str]) -> str:
     """All tables of a task; one that is the same in a task before it is only named."""
-    suited, hints = suited_in(task), get_type_hints(KINDS[task].recipe)
-    text, known = f'\n## task = "{task}"\n\n{TASKS[task]}\n', []
-    for name in (spec.name for spec in fields(KINDS[task].recipe) if spec.name != "task"):
+    suited, hints = suited_in(task.name), get_type_hints(task.recipe.recipe)
+    text, known = f"\n## Task: {task.name}\n\n{TASKS[task.name]}\n", []
+    for name in (spec.name for spec in fields(task.recipe.recipe) if spec.name != "task"):
         own = table(hints[name], name, TABLES[name], suited)
         if (name, own) in seen:
             known.append(f"`[{name}]` as in {seen[name, own]}")
         else:
-            seen[name, own] = task
+            seen[name, own] = task.name
             text += own
     return text + (f"\n{'; '.join(known)}.\n" if known else "")
 
 
 def page() -> str:
     seen: dict[tuple[str, str], str] = {}
-    return INTRODUCTION + "".join(task_page(task, seen) for task in KINDS)
+    return INTRODUCTION + "".join(task_page(task, seen) for task in all_tasks())
 
 
 if __name__ == "__main__":

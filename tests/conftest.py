@@ -15,6 +15,10 @@ ROOT = Path(__file__).parents[1]
 # tests/test_compiled.py runs the tests of compiled code in a process of their own, with the checks off.
 SHAPES = os.environ.get("SHAPES", "on")
 collect_ignore = ["compiled"] if SHAPES == "on" else []
+# Triton's interpreter must be asked for before the kernels are imported, and cannot run wrapped ones:
+# tests/test_interpreted.py does both for its tests.
+if os.environ.get("TRITON_INTERPRET") != "1":
+    collect_ignore.append("interpreted")
 if SHAPES == "on":
     jaxtyping.install_import_hook(["regard.layout", "regard.nn", "regard.models"], "beartype.beartype")
 
@@ -24,6 +28,14 @@ hypothesis.settings.register_profile("regard", deadline=None, max_examples=EXAMP
 hypothesis.settings.load_profile("regard")
 
 torch.set_num_threads(1)  # test processes run side by side: more threads would only wait for each other
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tests in a browser are easily missed: say that they were skipped, and how to run them."""
+    told = [each for each in terminalreporter.stats.get("skipped", []) if "look/browser/" in each.nodeid]
+    for reason in {each.longrepr[2] for each in told}:
+        said = reason.removeprefix("Skipped: ")
+        terminalreporter.write_line(f"SKIPPED [{len(told)}] tests/look/browser: {said}")
 
 
 @pytest.fixture(autouse=True)

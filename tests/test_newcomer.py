@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import regard
-from regard.cli import app
+from regard.cli import build
 from regard.text.phrasebook.corpus import phrases
 
 LINES = 5000
@@ -16,7 +16,7 @@ BROKEN, MISSING, EMPTY, ESCAPED, SWAPPED = 700, 2500, 1000, 1500, 4000
 
 
 def said(*arguments: str) -> Result:
-    return CliRunner().invoke(app, arguments, env={"COLUMNS": "80"})
+    return CliRunner().invoke(build(), arguments, env={"COLUMNS": "80"})
 
 
 def flat(result: Result) -> str:
@@ -98,7 +98,7 @@ def test_training_refuses_what_the_doctor_refuses_and_leaves_nothing_behind(fold
     assert not [*(folder / "model").glob("*")]
 
 
-@pytest.mark.filterwarnings("ignore:.*unfinished.*:regard.tasks.translation.TranslationWarning")
+@pytest.mark.filterwarnings("ignore:.*unfinished.*:regard.tasks.translation.result.TranslationWarning")
 def test_what_the_messages_say_leads_to_a_model_that_translates(folder):
     damage(folder)
     mend_lines(folder)

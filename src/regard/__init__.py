@@ -1,30 +1,95 @@
 """regard: the Transformer, whole.
 
-regard.fit({"data": {"train": ["train.en", "train.de"]}}, out="runs/a")
-regard.load("runs/a").translate(["A dog runs."])
+>>> import regard
+>>> outcome = regard.fit({"data": {"train": ["train.en", "train.de"]}}, out="runs/mine")
+>>> regard.load("runs/phrasebook", regard.Translator).translate("Where is the station?").text
+'Wo ist der Bahnhof?'
 """
 
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 try:
     __version__ = version("regard")
 except PackageNotFoundError:  # run from a checkout that was never installed
     __version__ = "0+source"
 
+if TYPE_CHECKING:
+    from regard.decode.config import DecodeConfig as DecodeConfig
+    from regard.look.tracing import trace as trace
+    from regard.models.heads import HeadSpec as HeadSpec
+    from regard.nn.attention import Score as Score
+    from regard.nn.positions import Positions as Positions
+    from regard.plugins import load_plugin as load_plugin
+    from regard.plugins import register as register
+    from regard.tasks.base.measures import Metric as Metric
+    from regard.tasks.base.predictor import Predictor as Predictor
+    from regard.tasks.base.predictor import save as save
+    from regard.tasks.base.task import Task as Task
+    from regard.tasks.classification.classifier import Classifier as Classifier
+    from regard.tasks.embedding.embedder import Embedder as Embedder
+    from regard.tasks.language.generator import Generator as Generator
+    from regard.tasks.load import load as load
+    from regard.tasks.pretraining.filler import Filler as Filler
+    from regard.tasks.run import fit as fit
+    from regard.tasks.tagging.tagger import Tagger as Tagger
+    from regard.tasks.translation.translator import Translator as Translator
+
 _HOMES = {
-    "fit": ("regard.tasks.run", "train"),
-    "load": ("regard.tasks.load", "load"),
-    "trace": ("regard.look.trace", "trace"),
+    "Classifier": "tasks.classification.classifier",
+    "DecodeConfig": "decode.config",
+    "Embedder": "tasks.embedding.embedder",
+    "Filler": "tasks.pretraining.filler",
+    "Generator": "tasks.language.generator",
+    "HeadSpec": "models.heads",
+    "Metric": "tasks.base.measures",
+    "Positions": "nn.positions",
+    "Predictor": "tasks.base.predictor",
+    "Score": "nn.attention",
+    "Tagger": "tasks.tagging.tagger",
+    "Task": "tasks.base.task",
+    "Translator": "tasks.translation.translator",
+    "fit": "tasks.run",
+    "load": "tasks.load",
+    "load_plugin": "plugins",
+    "register": "plugins",
+    "save": "tasks.base.predictor",
+    "trace": "look.tracing",
 }
+"""Importing regard does not import torch; using it does."""
 
-__all__ = ["__version__", "fit", "load", "trace"]
+__all__ = [
+    "Classifier",
+    "DecodeConfig",
+    "Embedder",
+    "Filler",
+    "Generator",
+    "HeadSpec",
+    "Metric",
+    "Positions",
+    "Predictor",
+    "Score",
+    "Tagger",
+    "Task",
+    "Translator",
+    "__version__",
+    "fit",
+    "load",
+    "load_plugin",
+    "register",
+    "save",
+    "trace",
+]
 
 
-def __getattr__(name: str) -> Any:
-    """Importing regard does not import torch; using it does."""
-    if name in _HOMES:
-        module, own = _HOMES[name]
-        return getattr(import_module(module), own)
-    raise AttributeError(f"module 'regard' has no attribute {name!r}")
+if not TYPE_CHECKING:  # to whom every name would exist
+
+    def __getattr__(name: str) -> Any:
+        if name in _HOMES:
+            return getattr(import_module(f"regard.{_HOMES[name]}"), name)
+        raise AttributeError(f"module 'regard' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -4,14 +4,18 @@ An unknown key, a wrong type or an impossible value is an error that names the k
 key or choice that was probably meant. The dataclasses themselves live beside what they configure.
 """
 
+import ast
 import difflib
+import inspect
 import json
 import tomllib
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 Config = TypeVar("Config")
 
@@ -24,13 +28,13 @@ def from_dict(cls: type[Config], data: Mapping[str, Any], where: str = "") -> Co
     """`where` is the path of keys that led here: "model.encoder"."""
     if not isinstance(data, Mapping):
         raise ConfigError(f"{where or cls.__name__}={data!r} should be a table with keys")
-    hints = get_type_hints(cls)
+    hints = _hints(cls)  # type: ignore[arg-type]  # mypy takes no class for hashable
     known = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
     values = {}
     for key, value in data.items():
         path = f"{where}.{key}" if where else key
         if key not in known:
-            raise ConfigError(f"unknown key {path!r}{_suggestion(key, known)}")
+            raise ConfigError(f"unknown key {path!r}{suggestion(key, known)}")
         values[key] = _value(hints[key], value, path)
     for name, field in known.items():
         if name not in values and field.default is MISSING and field.default_factory is MISSING:
@@ -58,20 +62,41 @@ def to_dict(config: Any) -> dict[str, Any]:
     return plain
 
 
+@cache
+def field_docs(cls: type) -> dict[str, str]:
+    """The string behind each field of a configuration, in one line: its help."""
+    found = {}
+    for each in filter(is_dataclass, reversed(cls.__mro__)):
+        [body] = [
+            node.body for node in ast.parse(inspect.getsource(each)).body if isinstance(node, ast.ClassDef)
+        ]
+        for node, after in pairwise(body):
+            named = isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+            if named and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+                found[node.target.id] = " ".join(str(after.value.value).split())  # type: ignore[attr-defined]
+    return found
+
+
 def check_choices(config: Any) -> None:
     """For a configuration's `__post_init__`: a closed choice must be one of its `Literal`s."""
-    for name, choices in _choices(type(config)).items():
+    for name, choices in _choices(type(config)).items():  # type: ignore[arg-type]
         value = getattr(config, name)
         if value not in choices and value is not None:
             listed = ", ".join(map(str, choices))
-            near = _suggestion(str(value), map(str, choices))
+            near = suggestion(str(value), map(str, choices))
             raise ConfigError(f"{name}={value!r} is none of {listed}{near}")
 
 
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls, include_extras=True)
+
+
+@cache
 def _choices(cls: type) -> dict[str, tuple[Any, ...]]:
     """The fields that take nothing but literals, and which."""
     found = {}
-    for name, hint in get_type_hints(cls).items():
+    for name, hint in _hints(cls).items():
         parts = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
         if all(get_origin(part) is Literal or part is type(None) for part in parts):
             found[name] = tuple(value for part in parts for value in get_args(part))
@@ -158,13 +183,18 @@ def _as_toml(value: Any) -> str:
 def _value(hint: Any, value: Any, path: str) -> Any:
     """`value` as the annotated type, or an error."""
     origin, choices = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        inner, registry = choices
+        if isinstance(value, Mapping):
+            return from_dict(_registered(registry, value, path), value, path)
+        return _value(inner, value, path)
     if origin in (Union, types.UnionType):
         return _one_of(choices, value, path)
     if origin is Literal:
         if not any(value == choice and type(value) is type(choice) for choice in choices):  # True == 1 == 1.0
             listed = ", ".join(map(str, choices))
             raise ConfigError(
-                f"{path}={value!r} is none of {listed}{_suggestion(str(value), map(str, choices))}"
+                f"{path}={value!r} is none of {listed}{suggestion(str(value), map(str, choices))}"
             )
         return value
     if origin is tuple:
@@ -189,7 +219,7 @@ def _value(hint: Any, value: Any, path: str) -> Any:
 
 
 def _one_of(choices: tuple[Any, ...], value: Any, path: str) -> Any:
-    """A union: of None and a type, or of configurations that are told apart by their `kind`."""
+    """A union: of None and a type, or of configurations that are distinguished by their `kind`."""
     if value is None and type(None) in choices:
         return None
     choices = tuple(choice for choice in choices if choice is not type(None))
@@ -209,19 +239,27 @@ def _one_of(choices: tuple[Any, ...], value: Any, path: str) -> Any:
     literals = [str(literal) for choice in choices for literal in get_args(choice)]
     kinds = [choice.__name__ for choice in choices if isinstance(choice, type) and not is_dataclass(choice)]
     listed = [*literals, *kinds, *(["a table with keys"] if configurations else [])]
-    raise ConfigError(f"{path}={value!r} is none of {', '.join(listed)}{_suggestion(str(value), literals)}")
+    raise ConfigError(f"{path}={value!r} is none of {', '.join(listed)}{suggestion(str(value), literals)}")
 
 
 def _by_kind(configurations: list[Any], value: Mapping[str, Any], path: str) -> Any:
-    kinds = {kind: one for one in configurations for kind in get_args(get_type_hints(one)["kind"])}
+    kinds = {kind: one for one in configurations for kind in get_args(_hints(one)["kind"])}
     wanted = value.get("kind", next(iter(kinds)))
     if not isinstance(wanted, str) or wanted not in kinds:
         raise ConfigError(
-            f"{path}.kind={wanted!r} is none of {', '.join(kinds)}{_suggestion(str(wanted), kinds)}"
+            f"{path}.kind={wanted!r} is none of {', '.join(kinds)}{suggestion(str(wanted), kinds)}"
         )
     return kinds[wanted]
 
 
-def _suggestion(word: str, known: Iterable[str]) -> str:
+def _registered(registry: Any, value: Mapping[str, Any], path: str) -> Any:
+    """The configuration of the part that a table names by its `kind`."""
+    kind = value.get("kind", next(iter(registry)))
+    registry.check(kind, f"{path}.kind")
+    return registry[kind].config
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """The end of an error: what was probably meant."""
     near = difflib.get_close_matches(word, list(known), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from regard.bench import commands
 from regard.bench.results import Row, path_of, write_report
-from regard.cli import app
+from regard.cli import build
 from regard.config import ConfigError
 from tests.bench.invented import FAST, invented
 
@@ -123,4 +123,4 @@ def test_a_file_where_the_folder_should_be_is_refused_before_anything_runs(bench
 
 @pytest.mark.parametrize(("name", "code"), [("reading", 0), ("counting", 1)])
 def test_the_prompt_learns_whether_anything_was_measured(benchmarks, name, code):
-    assert CliRunner().invoke(app, ["bench", name]).exit_code == code
+    assert CliRunner().invoke(build(), ["bench", name]).exit_code == code

@@ -17,7 +17,7 @@ from regard.models.heads import EmbedConfig
 from regard.nn.layers import FeedForwardConfig
 from regard.nn.multihead import AttentionConfig
 from regard.nn.stacks import TransformerConfig
-from regard.tasks.encoders.embedder import Embedder
+from regard.tasks.embedding.embedder import Embedder
 from tests.tasks.encoders import toys
 
 
@@ -66,11 +66,11 @@ def test_the_packed_encoder_is_compared_batch_by_batch(monkeypatch):
 def writer(shift: int, seen: list[int]):
     """Goes on by counting, from the prompt's last token and `shift`; notes how many tokens were wanted."""
 
-    def go_on(prompts, new):
+    def complete(prompts, new):
         seen.append(new)
         return [[*row[1:], *range(row[-1] + shift, row[-1] + shift + new)] for row in prompts.tolist()]
 
-    return go_on
+    return complete
 
 
 def test_tokens_that_the_peer_writes_too_are_counted_behind_the_prompt_alone():
@@ -113,7 +113,7 @@ def test_vectors_are_compared_with_the_peers_that_are_there(monkeypatch, tmp_pat
 
 def test_vectors_that_differ_are_an_error_and_not_a_figure(monkeypatch, tmp_path):
     loaded = SimpleNamespace(embed=lambda texts: lengths_as_vectors(texts) + 1e-3)
-    monkeypatch.setattr(embedding.regard, "load", lambda folder, device: loaded)
+    monkeypatch.setattr(embedding.regard, "load", lambda folder, kind, device: loaded)
     monkeypatch.setattr(embedding, "sentence_embedder", lambda folder: lengths_as_vectors)
     with pytest.raises(BenchError, match=r"the two sides differ by 1\.0e-03"):
         list(embedding.in_float32(tmp_path, ["a", "bb"]))

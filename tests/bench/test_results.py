@@ -18,7 +18,7 @@ from regard.bench.results import (
     write_report,
 )
 from regard.config import ConfigError
-from regard.tasks.folder import FolderError
+from regard.tasks.base.folder import FolderError
 from tests.bench.invented import ALONE, COST, FAST, MISSING, invented
 
 WHAT = {"work": "w", "setting": "s", "peer": "p 1.0"}

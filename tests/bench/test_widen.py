@@ -12,7 +12,7 @@ from regard.data.packing import pack
 from regard.models.presets import SEQ2SEQ
 from regard.models.presets import translator as shape_of
 from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from regard.tasks.translator import Translator
+from regard.tasks.translation.translator import Translator
 from regard.text import Tokenizer, TokenizerConfig
 from regard.text.phrasebook import phrases
 

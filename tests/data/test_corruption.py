@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 
 from regard.config import ConfigError, from_dict
-from regard.data.corruption import Corrupted, Corruption, MaskingConfig, span_tail, uniform, word_starts
+from regard.data.corruption import Corrupted, Corruption, MaskingConfig, span_tail, word_starts
+from regard.data.hashing import uniform
 from regard.text.specials import BYTES
 from regard.text.tokenizer import Tokenizer
 from regard.text.training import TokenizerConfig

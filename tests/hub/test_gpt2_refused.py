@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
+from torch.testing import assert_close
 
 from regard.config import from_dict, to_dict
 from regard.hub import (
@@ -137,10 +138,14 @@ def test_sizes_that_are_not_those_of_the_tensors_are_told(folder, key, value, wo
 
 
 def test_metadata_is_passed_over(folder):
+    before = read_decoder(folder)
     old = {"n_ctx": 64, "task_specific_params": {"text-generation": {"do_sample": True}}, "_num_labels": 1}
     change(folder, **old, pad_token_id=260)
     change(folder, "generation_config.json", temperature=0.7, eos_token_id=[260, 3])
-    read_decoder(folder)
+    after = read_decoder(folder)
+    assert after.config == before.config
+    assert after.longest == before.longest
+    assert_close(dict(after.weights), dict(before.weights), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("architecture", ["GPT2ForSequenceClassification", "GPT2DoubleHeadsModel"])

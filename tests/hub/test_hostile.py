@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch.testing import assert_close
 
 from regard.hub import HubError, read_folder
 from tests.hub.toys import toy
@@ -131,9 +132,12 @@ def test_sizes_that_are_not_those_of_the_tensors_are_told(folder, key, value, wo
 
 
 def test_metadata_and_empty_keys_are_passed_over(folder):
+    before = read_folder(folder)
     change(folder, _name_or_path="x", gradient_checkpointing=True, use_cache=True, something=None, other=[])
     change(folder, task_specific_params={"a": 1}, finetuning_task="sst2", torch_dtype="float32")
-    read_folder(folder)
+    after = read_folder(folder)
+    assert (after.config, after.longest, after.labels) == (before.config, before.longest, before.labels)
+    assert_close(dict(after.weights), dict(before.weights), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "modules.json", "tokenizer_config.json"])

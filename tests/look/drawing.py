@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from regard.models.heads import EmbedConfig
-from regard.tasks.encoders.embedder import Embedder
+from regard.tasks.embedding.embedder import Embedder
 from tests.tasks.encoders import toys
 
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from regard.config import ConfigError
 from regard.look import explore
-from regard.look.explorer.asking import Explorer
+from regard.look.explorer.explorer import Explorer
 from regard.models.decoder import Decoder
 from regard.models.presets import gpt
 from regard.tasks.language.generator import Generator

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.look.explorer.asking import CHARACTERS, Explorer, Refused, checked_arguments
+from regard.look.explorer.explorer import CHARACTERS, Explorer, Refused, checked_arguments
 from regard.look.explorer.questions import script
 from regard.look.page import key, page, record
 from regard.look.server import LARGEST, Server
@@ -55,6 +55,8 @@ def test_scores_follow_from_what_a_neuron_tells(family):
     own = copying.translator(family)
     asked = Explorer(own)
     seen = trace_translation(own, TEXT, what=("weights", "scores")).trace if asked.parts.attentions else None
+    if seen is None:
+        assert family == "lstm, no attention"
     for place in () if seen is None else seen.places:
         for layer in seen.layers(place):
             for head in range(len(seen.weights(place, layer=layer))):

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from regard.layout import Layout
-from regard.look.explorer.asking import Explorer, Refused
 from regard.look.explorer.context import EXAMPLES, asked
+from regard.look.explorer.explorer import Explorer, Refused
 from regard.models.heads import EmbedConfig
-from regard.tasks.encoders.classifier import Classifier
-from regard.tasks.encoders.embedder import Embedder
+from regard.tasks.classification.classifier import Classifier
+from regard.tasks.embedding.embedder import Embedder
 from tests.look.drawing import cosines, embedder
 from tests.tasks import copying
 from tests.tasks.encoders import toys

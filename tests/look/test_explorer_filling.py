@@ -2,11 +2,11 @@
 
 import pytest
 
-from regard.look.explorer.asking import Explorer, Refused
+from regard.look.explorer.explorer import Explorer, Refused
 from regard.look.explorer.filling import asked, parts
 from regard.models.heads import EmbedConfig, MaskedConfig
-from regard.tasks.encoders.embedder import Embedder
-from regard.tasks.encoders.filler import Filler
+from regard.tasks.embedding.embedder import Embedder
+from regard.tasks.pretraining.filler import Filler
 from regard.text import Specials, Tokenizer, TokenizerConfig
 from tests.tasks.encoders import toys
 

@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.look.explorer.asking import Explorer, Refused
+from regard.look.explorer.explorer import Explorer, Refused
 from regard.look.explorer.labels import asked
 from regard.models.heads import ClassifyConfig, EmbedConfig, PoolConfig, TagConfig
-from regard.tasks.encoders.classifier import Classifier
-from regard.tasks.encoders.embedder import Embedder
-from regard.tasks.encoders.tagger import Tagger, log_softmax
+from regard.tasks.classification.classifier import Classifier
+from regard.tasks.embedding.embedder import Embedder
+from regard.tasks.tagging.tagger import Tagger, log_softmax
 from tests.tasks.encoders import toys
 
 TEXT = "sun likes the tree"

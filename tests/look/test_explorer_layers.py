@@ -7,14 +7,14 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.look.explorer.asking import Explorer, Refused
+from regard.look.explorer.explorer import Explorer, Refused
 from regard.look.explorer.layers import LISTED, PAGE, asked
 from regard.models.heads import ClassifyConfig, EmbedConfig, MaskedConfig, PoolConfig, TagConfig
-from regard.tasks.encoders.classifier import Classifier
-from regard.tasks.encoders.embedder import Embedder
-from regard.tasks.encoders.filler import Filler
-from regard.tasks.encoders.tagger import Tagger
+from regard.tasks.classification.classifier import Classifier
+from regard.tasks.embedding.embedder import Embedder
 from regard.tasks.language.generator import Generator
+from regard.tasks.pretraining.filler import Filler
+from regard.tasks.tagging.tagger import Tagger
 from tests.tasks import copying
 from tests.tasks.encoders import toys
 from tests.tasks.language import scripted

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.look.explorer.asking import Explorer, Refused
+from regard.look.explorer.explorer import Explorer, Refused
 from regard.look.explorer.positions import asked
 from tests.look.drawing import embedder
 from tests.tasks import copying

@@ -10,12 +10,12 @@ import torch
 
 from regard.data.packing import pack
 from regard.decode import DecodeConfig
-from regard.look.explorer.asking import Explorer, Refused
+from regard.look.explorer.explorer import Explorer, Refused
 from regard.look.explorer.translation import QUESTIONS, Words, asked
 from regard.look.page import key
 from regard.look.texts import trace_translation
 from regard.look.words import Tokens, merge_words
-from regard.tasks.alignment import check_attention
+from regard.tasks.translation.alignment import check_attention
 from tests.models.families import BODIES
 from tests.tasks.copying import copier, tokenizer, translator
 
@@ -113,7 +113,9 @@ def test_the_tree_leads_to_each_of_the_best(copies, beam):
 
 def test_what_was_stopped_stands_at_the_end_of_its_line():
     found = explorer(decoding=DecodeConfig(minimum=4, maximum=4)).ask("translate", {"text": TEXT, "beam": 2})
-    for node in (node for node in found["tree"] if "place" in node):
+    placed = [node for node in found["tree"] if "place" in node]
+    assert len(placed) == len(found["best"])
+    for node in placed:
         assert node["end"] is found["best"][node["place"]]["finished"] is (node["time"] == 4)
 
 
@@ -135,7 +137,7 @@ def test_other_ways_begin_with_the_likeliest_other_tokens(copies, word):
     found = [each["probability"] for each in answer["others"]]
     assert found == pytest.approx(likely[firsts].tolist(), rel=1e-4)
     likelier = set((likely > likely[firsts[0]] * (1 + 1e-6)).nonzero()[:, 0].tolist())
-    assert likelier <= {ids[place], *copies.task._never, own.require("end")}
+    assert likelier <= {ids[place], *copies.task.never_written, own.require("end")}
     assert all(each["prefix"][:-1] == ids[:place] for each in answer["others"])
 
 
@@ -228,5 +230,5 @@ def test_words_lose_nothing_of_a_text():
     own = Words.of(Tokens.of(tokenizer().encode(text), text), text)
     assert own.text == text.strip()
     assert [each.name for each in own.each] == ["silver", ",", "bridge", "!", "candle"]
-    assert own.around(2) == ("silver,  ", "bridge", "!\ncandle")
+    assert own.around(2) == {"before": "silver,  ", "word": "bridge", "after": "!\ncandle"}
     assert [own.holding(each.places[0]) for each in own.each] == [0, 1, 2, 3, 4]

@@ -14,8 +14,8 @@ from regard.layout import Layout
 from regard.look.heads import rank_heads, scaled_heads
 from regard.look.measures import accuracy, bleu, pair_likelihood, tag_f1, text_likelihood
 from regard.look.parts import each_head
-from regard.look.prune import prune, prune_task, save_task
-from regard.look.trace import trace
+from regard.look.pruning import prune, prune_predictor
+from regard.look.tracing import trace
 from regard.models.decoder import Decoder
 from regard.models.encoder import Encoder
 from regard.models.headed import Headed, HeadedConfig
@@ -23,12 +23,13 @@ from regard.models.heads import ClassifyConfig, EmbedConfig, MaskedConfig, TagCo
 from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from regard.nn.multihead import AttentionConfig
 from regard.nn.positions import PositionsConfig
-from regard.tasks.encoders.classifier import Classifier
-from regard.tasks.encoders.embedder import Embedder
-from regard.tasks.encoders.filler import Filler
-from regard.tasks.encoders.reading import Reader
-from regard.tasks.encoders.tagger import Tagger
+from regard.tasks.base.predictor import save
+from regard.tasks.base.reading import Reader
+from regard.tasks.classification.classifier import Classifier
+from regard.tasks.embedding.embedder import Embedder
 from regard.tasks.language.generator import Generator
+from regard.tasks.pretraining.filler import Filler
+from regard.tasks.tagging.tagger import Tagger
 from regard.text import Origin, Tagged, Tokenizer, TokenizerConfig
 from tests.models.families import BODIES, LONG, MODERN, VOCABULARY, decoder, encoder, seq2seq, transformer
 from tests.tasks import copying
@@ -186,11 +187,11 @@ def test_a_translator_can_be_ranked_pruned_saved_and_loaded(tmp_path):
     assert all(0 <= each.lost <= 100 for each in ranked)
     sure = pair_likelihood(translator, texts, own, batch=5)
     assert sure() == pytest.approx(pair_likelihood(translator, texts, own)(), abs=1e-6)
-    smaller = prune_task(translator, heads)
+    smaller = prune_predictor(translator, heads)
     with scaled_heads(translator, dict.fromkeys(heads, 0.0)):
         wanted, masked = translator.translate(texts), sure()
     assert pair_likelihood(smaller, texts, own)() == pytest.approx(masked, abs=1e-5)
-    save_task(smaller, tmp_path / "smaller")
+    save(smaller, tmp_path / "smaller")
     loaded = regard.load(tmp_path / "smaller", device="cpu")
     assert loaded.model.config == smaller.model.config
     assert [each.text for each in loaded.translate(texts)] == [each.text for each in wanted]
@@ -214,8 +215,8 @@ def test_every_reading_task_can_be_pruned_saved_and_loaded(kind, tmp_path):
     config = HeadedConfig(encoder=encoder(transformer(), "rotary"), head=HEADS[kind])
     labels = {Classifier: (["yes", "no"],), Tagger: (["O", "B-X", "I-X"],)}.get(kind, ())
     task = kind(Reader(Headed(config).eval(), own, longest=16), *labels)
-    smaller = prune_task(task, [("encoder", 1, 2)])
-    save_task(smaller, tmp_path)
+    smaller = prune_predictor(task, [("encoder", 1, 2)])
+    save(smaller, tmp_path)
     loaded = regard.load(tmp_path, device="cpu")
     assert type(loaded) is kind
     ids, layout = torch.tensor([5, 6, 7]), Layout.of([3])
@@ -264,7 +265,7 @@ def test_a_pruned_language_model_writes_what_the_model_writes_without_these_head
     heads = [("decoder", 0, 0), ("decoder", 0, 1)]
     with scaled_heads(generator, dict.fromkeys(heads, 0.0)):
         (wanted,) = generator.generate("a b c", max_tokens=8)
-    save_task(prune_task(generator, heads), tmp_path)
+    save(prune_predictor(generator, heads), tmp_path)
     (found,) = regard.load(tmp_path, device="cpu").generate("a b c", max_tokens=8, decoding=greedy)
     assert (found.text, found.ids, found.finished) == (wanted.text, wanted.ids, wanted.finished)
     assert found.score == pytest.approx(wanted.score, rel=1e-5)  # sums of other lengths

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from regard.look.plot_attention import plot_alignment, plot_heads
-from regard.look.plot_weights import Attention, Token
+from regard.look.plot_weights import Attention
 from regard.look.plots import GREY
-from regard.tasks.alignment import Alignment
+from regard.look.words import Tokens
+from regard.tasks.translation.alignment import Alignment
 from tests.look.drawing import image, names
 
 pytest.importorskip("matplotlib")
@@ -17,7 +18,8 @@ pytestmark = pytest.mark.usefixtures("unchecked")
 
 def attention(queries: int = 3, layers: int = 2, heads: int = 3) -> Attention:
     weights = np.random.default_rng(0).dirichlet(np.ones(queries), size=(layers, heads, queries))
-    tokens = (Token("[CLS]", special=True), *(Token(f"t{i}") for i in range(queries - 1)))
+    words = tuple(f"t{i}" for i in range(queries - 1))
+    tokens = Tokens(("[CLS]", *words), (None, *range(queries - 1)), words)
     return Attention("self-attention of the encoder", tuple(weights), tokens, tokens)
 
 
@@ -86,6 +88,7 @@ def test_labels_of_columns_do_not_touch(tokens: int):
     axis = figure.axes[0].xaxis
     places = figure.axes[0].transData.transform([(place, 0) for place in axis.get_ticklocs()])[:, 0]
     labels = axis.get_ticklabels()
+    assert len(labels) == len(places) >= 4
     for gap, label, other in zip(np.diff(places), labels, labels[1:], strict=False):
         if label.get_rotation():
             apart = gap * math.sin(math.radians(label.get_rotation()))

@@ -13,8 +13,8 @@ from regard.config import ConfigError
 from regard.look import plot_commands
 from regard.look.plot_curves import read_runs
 from regard.models.heads import EmbedConfig
-from regard.tasks.encoders.embedder import Embedder
-from regard.tasks.folder import FolderError
+from regard.tasks.base.folder import FolderError
+from regard.tasks.embedding.embedder import Embedder
 from regard.text import DataError
 from regard.train.report import LOG
 from tests.tasks.copying import translator
@@ -42,7 +42,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Embedder:
     """The model that every folder holds."""
     made = Embedder(toys.reader(toys.model(EmbedConfig()), own=toys.tokenizer()))
     monkeypatch.setattr(plot_commands, "load", lambda folder, **_: made)
-    monkeypatch.setattr(plot_commands, "load_embedder", lambda folder, **_: made)
+    monkeypatch.setattr(plot_commands, "open_embedder", lambda folder, **_: made)
     return made
 
 
@@ -50,7 +50,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Embedder:
 def translates(monkeypatch: pytest.MonkeyPatch) -> Any:
     made = translator()
     monkeypatch.setattr(plot_commands, "load", lambda folder, **_: made)
-    monkeypatch.setattr(plot_commands, "load_as", lambda kind, folder, **_: made)
+    monkeypatch.setattr(plot_commands, "open_translator", lambda folder, **_: made)
     return made
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from regard.look.plot_context import last_vectors, plot_context
+from regard.look.plot_context import plot_context
 from regard.look.plot_maps import Projection, plot_map, project
-from regard.tasks.meaning.context import Moves, word_in_context
+from regard.meaning.context import Moves, word_in_context
 from tests.look.drawing import cosines, embedder, names
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -91,9 +91,9 @@ def test_a_word_in_context_has_a_line_for_each_pair_and_a_point_for_each_sentenc
     model = embedder()
     sentences = ["red house", "old dog sees house", "house likes river"]
     moves = word_in_context(model, "house", sentences)
-    vectors = last_vectors(model, moves)
+    vectors = moves.vectors[:, -1]
     np.testing.assert_allclose([cosines(vectors)[i, j] for i, j in moves.pairs], moves.cosines[-1], atol=1e-6)
-    figure = plot_context(moves, vectors)
+    figure = plot_context(moves)
     left, right = figure.axes
     for place, line in enumerate(left.lines):
         np.testing.assert_array_equal(line.get_ydata(), moves.cosines[:, place])
@@ -109,8 +109,8 @@ def test_a_word_in_context_has_a_line_for_each_pair_and_a_point_for_each_sentenc
 def test_of_many_pairs_only_the_furthest_and_the_nearest_are_told_apart():
     pairs = tuple((i, j) for i in range(5) for j in range(i + 1, 5))
     cosine = np.stack([np.ones(10), np.linspace(0.1, 0.9, 10)])
-    moves = Moves("sun", ("the sun",) * 5, ((4, 7),) * 5, pairs, cosine)
-    figure = plot_context(moves, np.array([[0.0, 0], [1, 0], [0, 1], [1, 1], [1, 1]]))
+    vectors = np.array([[0.0, 0], [1, 0], [0, 1], [1, 1], [1, 1]])[:, None]
+    figure = plot_context(Moves("sun", ("the sun",) * 5, ((4, 7),) * 5, pairs, cosine, vectors))
     left, right = figure.axes
     assert [text.get_text() for text in left.get_legend().get_texts()] == ["1 and 2", "4 and 5"]
     assert [text.get_text() for text in right.texts] == ["1", "2", "3", "4, 5"]

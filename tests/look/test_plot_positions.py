@@ -75,5 +75,5 @@ def test_relative_biases_are_those_of_all_layers_and_a_decoder_looks_back_only()
 
 
 def test_a_model_without_positions_says_so():
-    with pytest.raises(ValueError, match="no positions"):
+    with pytest.raises(ValueError, match="nothing to draw"):
         positions_of(translator("transformer, no positions"))

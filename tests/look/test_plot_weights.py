@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from regard.data import pack
-from regard.look.plot_weights import Attention, Token, attention_of, tokens_of
+from regard.look.plot_weights import Attention, attention_of
+from regard.look.words import Tokens
 from tests.look.drawing import embedder
 from tests.tasks.copying import translator
 from tests.tasks.encoders import toys
@@ -13,6 +14,10 @@ from tests.tasks.language.scripted import generator
 
 pytest.importorskip("matplotlib")
 pytestmark = pytest.mark.usefixtures("unchecked")
+
+
+def specials(tokens: Tokens) -> list[str]:
+    return [label for label, owner in zip(tokens.labels, tokens.owners, strict=True) if owner is None]
 
 
 def test_the_weights_are_those_of_the_pass_token_by_token():
@@ -32,7 +37,7 @@ def test_the_weights_are_those_of_the_pass_token_by_token():
             np.testing.assert_allclose(weights, expected.numpy(), atol=1e-6)
             x = layer(x, packed.layout, reader.model.encoder.body.masks[0])
     assert len(found.queries) == len(encoding.ids)
-    assert [token.label for token in found.keys if token.special] == ["[CLS]", "[SEP]", "[SEP]"]
+    assert specials(found.keys) == ["[CLS]", "[SEP]", "[SEP]"]
 
 
 def test_the_second_text_is_read_as_one():
@@ -63,8 +68,8 @@ def test_a_translator_shows_three_attentions(family: str):
             np.testing.assert_allclose(layer.sum(axis=2), 1, atol=1e-5)
             if side == "decoder":
                 assert np.abs(np.triu(layer, 1)).max() == 0
-    assert found.keys[-1] == Token("<eos>", special=True)
-    assert found.queries[0] == Token("<sos>", special=True)
+    assert specials(found.keys) == ["<eos>"] == [found.keys.labels[-1]]
+    assert specials(found.queries) == ["<sos>"] == [found.queries.labels[0]]
 
 
 def test_without_a_target_it_is_the_models_own_translation():
@@ -74,13 +79,13 @@ def test_without_a_target_it_is_the_models_own_translation():
     forced = attention_of(model, "silver bridge", side="cross", target=written)
     assert found.queries == forced.queries
     np.testing.assert_array_equal(found.weights[1], forced.weights[1])
-    assert [token.label for token in found.by_words().keys] == ["silver", "bridge", "<eos>"]
+    assert found.by_words().keys.labels == ("silver", "bridge", "<eos>")
 
 
 def test_a_language_token_stands_before_the_source():
     model = translator("transformer, sinusoidal", "de", "fr")
     found = attention_of(model, "garden", to="fr")
-    assert [token.label for token in found.by_words().keys] == ["<2fr>", "garden", "<eos>"]
+    assert found.by_words().keys.labels == ("<2fr>", "garden", "<eos>")
     with pytest.raises(ValueError, match="say to which, one of de, fr"):
         attention_of(model, "garden")
 
@@ -103,8 +108,8 @@ def test_a_language_model_looks_back():
     found = attention_of(model, "The cat")
     assert found.what == "self-attention of the decoder"
     assert np.abs(np.triu(found.weights[0], 1)).max() == 0
-    text = "".join(token.label.removeprefix("##") for token in found.keys if not token.special)
-    assert text == "Thecat"
+    own = zip(found.keys.labels, found.keys.owners, strict=True)
+    assert "".join(label.removeprefix("##") for label, owner in own if owner is not None) == "Thecat"
 
 
 @pytest.mark.parametrize("options", [{"side": "cross"}, {"target": "x"}, {"to": "de"}])
@@ -126,20 +131,18 @@ def test_a_model_in_training_is_asked_as_in_use_and_goes_on_training():
 
 
 def test_words_are_looked_at_as_much_as_their_tokens_and_look_as_they_do_on_average():
-    tokens = (
-        Token("[CLS]", special=True),
-        Token("un", word="undo"),
-        Token("##do", word="undo", begins=False),
-    )
+    tokens = Tokens(("[CLS]", "un", "##do"), (None, 0, 0), ("undo",))
     weights = np.array([[[0.5, 0.3, 0.2], [0.1, 0.6, 0.3], [0.7, 0.1, 0.2]]])
     merged = Attention("x", (weights,), tokens, tokens).by_words()
     np.testing.assert_allclose(merged.weights[0], [[[0.5, 0.5], [0.4, 0.6]]])
-    assert merged.keys == (Token("[CLS]", special=True), Token("undo"))
+    assert merged.keys.labels == ("[CLS]", "undo")
+    assert specials(merged.keys) == ["[CLS]"]
 
 
 def test_tokens_say_the_letters_of_the_text_and_go_on_behind_hashes():
     own = toys.subwords()
-    found = tokens_of(own.encode("House rain", template="cls"), ["House rain"])
-    assert "".join(token.label.removeprefix("##") for token in found[1:-1]) == "Houserain"
-    assert [token.label.startswith("##") for token in found] == [not token.begins for token in found]
-    assert {token.word for token in found if not token.special} == {"House", "rain"}
+    found = Tokens.of(own.encode("House rain", template="cls"), "House rain")
+    assert "".join(label.removeprefix("##") for label in found.labels[1:-1]) == "Houserain"
+    begins = [places[0] for _, places in found.units("keep")]
+    assert [not label.startswith("##") for label in found.labels] == [i in begins for i in range(len(found))]
+    assert found.words == ("House", "rain")

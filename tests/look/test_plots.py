@@ -12,7 +12,7 @@ from regard.config import ConfigError
 from regard.look.plot_attention import plot_alignment
 from regard.look.plot_curves import plot_curves
 from regard.look.plots import BOX, CATEGORIES, label_axis, new_figure, save, shown
-from regard.tasks.alignment import Alignment
+from regard.tasks.translation.alignment import Alignment
 from tests.look.drawing import names
 
 pytest.importorskip("matplotlib")

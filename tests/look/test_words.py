@@ -13,15 +13,15 @@ from regard.decode import DecodeConfig
 from regard.layout import Layout
 from regard.look.parts import Parts
 from regard.look.texts import trace_generation, trace_reading, trace_translation
-from regard.look.trace import trace
+from regard.look.tracing import trace
 from regard.look.words import Tokens, merge_words, rollout, trace_rollout
 from regard.models.decoder import Decoder
 from regard.models.headed import Headed, HeadedConfig
 from regard.models.heads import MaskedConfig, TagConfig
-from regard.tasks.encoders.filler import Filler
-from regard.tasks.encoders.reading import Reader
-from regard.tasks.encoders.tagger import Tagger
+from regard.tasks.base.reading import Reader
 from regard.tasks.language.generator import Generator
+from regard.tasks.pretraining.filler import Filler
+from regard.tasks.tagging.tagger import Tagger
 from regard.text import Tokenizer, TokenizerConfig
 from tests.models.families import BODIES, decoder, encoder
 from tests.tasks import copying
@@ -151,7 +151,7 @@ def test_a_traced_generation_is_what_the_generator_writes():
     ids = found.trace.ids()
     assert tuple(ids[-len(wanted.ids) :]) == wanted.ids
     assert len(found.read) == len(found.written) == len(ids)
-    allowed = [id for id in range(len(own)) if id not in generator._never]
+    allowed = [id for id in range(len(own)) if id not in generator.never_written]
     best = found.trace.logits()[:, allowed].argmax(dim=1)
     assert [allowed[each] for each in best[-len(wanted.ids) - 1 : -1]] == [*wanted.ids]
     alone = trace_generation(generator, "the harbour", max_tokens=0)
@@ -168,7 +168,7 @@ def test_a_traced_reading_has_its_mask_and_its_pair():
     words = merge_words(found.trace.weights(layer=0), found.read)
     assert words.rows == ("[CLS]", "the", "[MASK]", "mirrored", "[SEP]")
     place = found.read.tokens.index("[MASK]")
-    scores = found.trace.logits()[place].masked_fill(~filler._words, -torch.inf)
+    scores = found.trace.logits()[place].masked_fill(~filler.words, -torch.inf)
     assert own.token(int(scores.argmax())) == filler.fill("the [MASK] mirrored", top=1).candidates[0][0].token
     pair = trace_reading(filler, "the harbour", "mirrored")
     assert pair.read.words == ("the", "harbour", "mirrored")

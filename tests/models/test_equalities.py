@@ -129,7 +129,6 @@ def test_a_decoder_cannot_see_the_future(family):
     assert not torch.allclose(after[5], before[5])
 
 
-@pytest.mark.spec("3.4")
 @FAMILIES
 def test_the_same_word_gets_another_vector_in_another_context(family):
     model = Encoder(encoder(*family)).double().eval()

@@ -135,5 +135,6 @@ def test_a_bias_is_added_to_the_scores():
 def test_dropout_drops_weights_and_keeps_their_mean():
     queries, keys, values = draw(1, 1, 4), draw(3, 1, 4), draw(3, 1, 2)
     drawn = torch.stack([attend(queries, keys, values, dropout=0.4) for _ in range(4000)])
-    assert drawn.std() > 0
-    assert_close(drawn.mean(0), attend(queries, keys, values), atol=0.08, rtol=0)
+    assert drawn.std(dim=0).min() > 0
+    error = (drawn.mean(0) - attend(queries, keys, values)).abs()
+    assert (error < 5 * drawn.std(dim=0) / 4000**0.5).all()

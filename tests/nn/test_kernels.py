@@ -147,8 +147,9 @@ def test_dropout_on_the_padded_kernel_keeps_the_mean():
     drawn = torch.stack(
         [attend_packed(queries, keys, values, layout, layout, dropout=0.4) for _ in range(3000)]
     )
-    assert drawn.std(dim=0).max() > 0
-    assert_close(drawn.mean(0), attend_packed(queries, keys, values, layout, layout), atol=0.12, rtol=0)
+    assert drawn.std(dim=0).min() > 0
+    error = (drawn.mean(0) - attend_packed(queries, keys, values, layout, layout)).abs()
+    assert (error < 5 * drawn.std(dim=0) / 3000**0.5).all()
 
 
 @pytest.mark.parametrize(

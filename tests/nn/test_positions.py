@@ -91,7 +91,6 @@ def test_the_table_is_reused_and_grows_past_its_range_with_the_same_rows():
     assert not positions.state_dict()  # computed, so nothing to store
 
 
-@pytest.mark.spec("1.5")
 def test_learned_positions_may_start_further_down_their_table():
     positions = LearnedPositions(8, longest=5, first=2)
     assert_close(positions(torch.arange(5), 5), positions.table.weight[2:])
@@ -99,6 +98,7 @@ def test_learned_positions_may_start_further_down_their_table():
         positions(torch.arange(6), 6)
 
 
+@pytest.mark.spec("1.5")
 def test_learned_positions_are_trained_rows():
     positions = LearnedPositions(8, longest=5)
     output = positions(torch.tensor([0, 1, 0]), 2)

@@ -137,14 +137,14 @@ def learned() -> Decoder:
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     for _ in range(250):
         ids = sums(64, 13)
-        loss = surprise(model, ids[:, :-1], ids[:, 1:])
+        loss = nll(model, ids[:, :-1], ids[:, 1:])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
     return model.eval()
 
 
-def surprise(model: Decoder, ids: Tensor, following: Tensor) -> Tensor:
+def nll(model: Decoder, ids: Tensor, following: Tensor) -> Tensor:
     layout = Layout.of([ids.shape[1]] * len(ids))
     return nn.functional.cross_entropy(model.head(model(ids.flatten(), layout)), following.flatten())
 
@@ -161,7 +161,7 @@ def test_what_was_learned_is_kept():
     model = learned()
     small = quantize(model)
     ids = sums(200, 13)
-    losses = [float(surprise(each, ids[:, 1:-1], ids[:, 2:])) for each in (model, small)]
+    losses = [float(nll(each, ids[:, 1:-1], ids[:, 2:])) for each in (model, small)]
     assert losses[0] < 1.0  # it has learned
     assert abs(losses[1] - losses[0]) < 0.02
     config = DecodeConfig(method="greedy", maximum=8)

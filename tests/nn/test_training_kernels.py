@@ -46,7 +46,7 @@ def test_the_loss_without_scores_is_the_loss(smoothing, bias, tokens, vocabulary
         head_loss(head, states, labels, smoothing),
         token_loss(F.linear(states, head.weight, head.bias), labels, smoothing),
     ):
-        assert not found.surprise.requires_grad
+        assert not found.nll.requires_grad
         results.append([*found, *torch.autograd.grad(found.loss * 0.5, wanted)])
     for one, other in zip(*results, strict=True):
         error = (one - other).norm() / other.norm().clamp(min=1e-6)

@@ -13,7 +13,7 @@ from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from regard.nn.embedding import EmbeddingConfig
 from regard.nn.layers import NormConfig
 from regard.nn.positions import PositionsConfig
-from regard.tasks.translator import Translator, encode_sources
+from regard.tasks.translation.translator import Translator, encode_sources
 from regard.text import Specials, Tokenizer, TokenizerConfig
 from tests.models.families import BODIES, transformer
 

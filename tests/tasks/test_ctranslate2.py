@@ -13,17 +13,18 @@ from rich.console import Console
 
 from regard.config import ConfigError, to_dict
 from regard.decode import DecodeConfig
+from regard.deploy import exchange
+from regard.deploy import export as exporting
+from regard.deploy.engine import CTranslate2Engine, open_deployed, token_names
+from regard.deploy.export import Agreement, ExportError, export, sampled_texts
 from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from regard.nn.embedding import EmbeddingConfig
 from regard.nn.layers import FeedForwardConfig, NormConfig
 from regard.nn.multihead import AttentionConfig
 from regard.nn.positions import PositionsConfig
-from regard.tasks import commands, exchange
-from regard.tasks.deploy import export as exporting
-from regard.tasks.deploy.engine import DeployedTranslator, open_deployed, token_names
-from regard.tasks.deploy.export import Agreement, ExportError, drawn_texts, export
-from regard.tasks.folder import FolderError, whole, write_json, write_weights
-from regard.tasks.translator import Translator
+from regard.tasks.base.folder import FolderError, whole, write_json, write_weights
+from regard.tasks.translation import commands
+from regard.tasks.translation.translator import Translator
 from tests.models.families import MODERN, transformer
 from tests.tasks import copying
 
@@ -83,7 +84,7 @@ def shaped(body, positions: PositionsConfig, *, languages: tuple[str, ...] = (),
     return Translator(model, own, longest=copying.LONGEST, languages=languages, decoding=decoding)
 
 
-def exported(translator: Translator, folder: Path, **settings) -> DeployedTranslator:
+def exported(translator: Translator, folder: Path, **settings) -> Translator:
     export(translator, folder, samples=TEXTS[:2], console=Console(quiet=True), **settings)
     return open_deployed(folder, device="cpu")
 
@@ -112,7 +113,7 @@ def out(ours: Translator, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def theirs(out: Path) -> DeployedTranslator:
+def theirs(out: Path) -> Translator:
     return open_deployed(out, device="cpu")
 
 
@@ -155,7 +156,8 @@ def test_rules_forbid_the_same_tokens(rule, ours, theirs):
 
 
 def test_every_source_has_its_own_maximum(ours, theirs, monkeypatch):
-    monkeypatch.setattr(Translator, "_maximum", lambda self, piece, config: len(piece.ids) // 2)
+    half = lambda self, piece, config: replace(piece, maximum=len(piece.ids) // 2)  # noqa: E731
+    monkeypatch.setattr(Translator, "limited", half)
     assert_same(theirs, ours, decoding=SEARCHES["greedy"])
     assert_same(theirs, ours, decoding=SEARCHES["beam"])
 
@@ -202,7 +204,10 @@ def test_int8_is_measured_against_float32(ours, out, tmp_path):
     assert [line.split(":")[0] for line in lines[3:6]] == ["int8", "int8, greedy", "int8, beam of 2"]
     rounded = open_deployed(tmp_path / "out", device="cpu")
     exact = open_deployed(tmp_path / "out", device="cpu", precision="float32")
-    assert (rounded.engine.compute_type, exact.engine.compute_type) == ("int8_float32", "float32")
+    assert (rounded.engine.engine.compute_type, exact.engine.engine.compute_type) == (
+        "int8_float32",
+        "float32",
+    )
     sizes = [(folder / "model.bin").stat().st_size for folder in (tmp_path / "out", out)]
     assert sizes[0] < sizes[1]
 
@@ -215,7 +220,7 @@ def test_the_model_is_as_it_was_after_an_int8_export(ours, tmp_path):
 
 
 def test_a_model_that_came_out_different_is_not_kept(ours, tmp_path, monkeypatch):
-    from regard.tasks.deploy import spec
+    from regard.deploy import spec
 
     monkeypatch.setattr(spec, "ACTIVATIONS", {**spec.ACTIVATIONS, "relu": spec.ACTIVATIONS["gelu"]})
     with pytest.raises(ExportError, match="more than rounding"):
@@ -239,11 +244,11 @@ def test_agreement_counts_and_scores():
     assert 0 < half.bleu < 100
 
 
-def test_drawn_texts_are_in_the_models_own_words(ours):
-    texts = drawn_texts(ours, 10)
-    assert texts == drawn_texts(ours, 10)
+def test_sampled_texts_are_in_the_models_own_words(ours):
+    texts = sampled_texts(ours.tokenizer, ours.longest, 10)
+    assert texts == sampled_texts(ours.tokenizer, ours.longest, 10)
     assert len(set(texts)) > 5
-    assert ours.tokenizer.unknown_rate(texts) == 0
+    assert all(ours.tokenizer.ids.unknown not in ids for ids in ours.tokenizer.encode_batch(texts))
 
 
 @pytest.mark.parametrize(
@@ -298,9 +303,9 @@ def test_a_default_that_it_lacks_becomes_the_one_it_has(ours, tmp_path):
 
 
 def test_inputs_past_the_exported_positions_are_refused(theirs):
-    short = DeployedTranslator(
-        theirs.engine, replace(theirs.facts, positions=10), theirs.tokenizer, device="cpu"
-    )
+    facts = replace(theirs.engine.facts, positions=10)
+    engine = CTranslate2Engine(theirs.engine.engine, facts, theirs.tokenizer, device="cpu")
+    short = Translator(theirs.model, theirs.tokenizer, longest=theirs.longest, engine=engine)
     with pytest.raises(ValueError, match="but 10 positions were exported: translate with too_long='split'"):
         short.translate(" ".join(copying.WORDS))
 
@@ -317,30 +322,32 @@ def test_a_folder_stands_alone_and_the_command_line_runs_it(ours, theirs, tmp_pa
     samples = tmp_path / "samples.txt"
     samples.write_text("\n".join(TEXTS[:4]) + "\n", encoding="utf-8")
     said = Console(file=io.StringIO())
-    exchange.send_out(model, tmp_path / "out", to="ctranslate2", samples=samples, console=said)
+    exchange.export_model(model, tmp_path / "out", to="ctranslate2", samples=samples, console=said)
     shutil.rmtree(model)
     moved = (tmp_path / "out").rename(tmp_path / "moved")
     commands.translate(moved, str(samples), out=sys.stdout, engine="ctranslate2", device="cpu")
     expected = [ours.translate(text).text for text in TEXTS[:4]]
     assert capsys.readouterr().out.splitlines() == expected
     with pytest.raises(FolderError, match="exported for CTranslate2; translate with --engine ctranslate2"):
-        commands.translate(moved, str(samples), out=sys.stdout, device="cpu")
+        commands.open_by_engine(moved, "regard", "cpu", None)
 
 
 def test_engines_are_not_mistaken_for_each_other(ours, tmp_path):
     model, console = saved(ours, tmp_path / "model"), Console(quiet=True)
     with pytest.raises(FolderError, match=r"not exported, it has no regard\.json"):
-        commands.open_translator(model, "ctranslate2", "cpu", None)
-    assert commands.open_translator(model, "regard", "cpu", "int8").precision == "int8"
-    with pytest.raises(ConfigError, match=r"a translator, .*use --to ctranslate2"):
-        exchange.send_out(model, tmp_path / "out", console=console)
+        commands.open_by_engine(model, "ctranslate2", "cpu", None)
+    assert commands.open_by_engine(model, "regard", "cpu", "int8").precision == "int8"
+    with pytest.raises(
+        ConfigError, match=r"a translator is not exported to hf; choose --to ctranslate2 or onnx"
+    ):
+        exchange.export_model(model, tmp_path / "out", console=console)
     with pytest.raises(ConfigError, match="--precision is for --to ctranslate2"):
-        exchange.send_out(model, tmp_path / "out", precision="int8", console=console)
+        exchange.export_model(model, tmp_path / "out", precision="int8", console=console)
     with pytest.raises(ConfigError, match="is there already"):
-        exchange.send_out(model, model, to="ctranslate2", console=console)
+        exchange.export_model(model, model, to="ctranslate2", console=console)
     (tmp_path / "blank.txt").write_text("\n\n", encoding="utf-8")
     with pytest.raises(ConfigError, match="no text in it"):
-        exchange.send_out(
+        exchange.export_model(
             model, tmp_path / "out", to="ctranslate2", samples=tmp_path / "blank.txt", console=console
         )
 

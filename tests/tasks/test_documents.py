@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from regard.config import ConfigError, from_dict, override
-from regard.tasks import documents
-from regard.tasks.documents import DocumentCorpus, DocumentsConfig, Passage, parted, parts
-from regard.tasks.encoders import chunks, pretrain
-from regard.tasks.encoders.chunks import build_store, cut
-from regard.tasks.encoders.pretrain_recipe import PRETRAIN, PretrainRecipe
-from regard.tasks.recipe import Written
+from regard.tasks.base import documents
+from regard.tasks.base.documents import DocumentCorpus, DocumentsConfig, Passage, parted, parts
+from regard.tasks.base.recipe import Written
+from regard.tasks.pretraining import chunks
+from regard.tasks.pretraining import train as pretrain
+from regard.tasks.pretraining.chunks import build_store, cut
+from regard.tasks.pretraining.recipe import RECIPE, PretrainRecipe
 from regard.text import DataError, Tokenizer, TokenizerConfig
 from regard.train.ranks import Ranks
 
@@ -362,7 +363,7 @@ def test_pretraining_says_what_it_validates_on(tmp_path, hold_out, wanted):
         "tokenizer": {"kind": "words", "vocabulary": 20},
         "model": {"d_model": 8, "heads": 1, "layers": 1, "d_ff": 8},
     }
-    recipe = Written(plain, tmp_path, from_dict(PretrainRecipe, plain), PRETRAIN)
+    recipe = Written(plain, tmp_path, from_dict(PretrainRecipe, plain), RECIPE)
     said = io.StringIO()
     pretrain.prepare(recipe, tmp_path / "run", Ranks.join("cpu"), Console(file=said))
     assert wanted in said.getvalue()

@@ -12,7 +12,7 @@ from rich.console import Console
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest
 
-from regard.tasks.evaluate import Score, compare, render_comparison, render_scores, score
+from regard.tasks.translation.evaluate import Score, compare, render_comparison, render_scores, score
 
 WORDS = "the a cat dog sat on mat house big small red green runs Sleeps".split()  # noqa: SIM905
 
@@ -178,6 +178,7 @@ def test_results_are_plain_data():
 
 
 def test_scoring_needs_no_torch_and_importing_it_no_sacrebleu():
-    probe = "import sys, regard.tasks.evaluate; print('torch' in sys.modules, 'sacrebleu' in sys.modules)"
+    names = "'torch' in sys.modules, 'sacrebleu' in sys.modules"
+    probe = f"import sys, regard.tasks.translation.evaluate; print({names})"
     run = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert run.stdout.split() == ["False", "False"]

@@ -13,9 +13,9 @@ from safetensors.torch import load_file, save_file
 from regard.config import ConfigError, from_dict
 from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from regard.tasks import run
-from regard.tasks.folder import FolderError, load_weights, read_config, write_weights
+from regard.tasks.base.folder import FolderError, load_weights, read_config, write_weights
 from regard.tasks.load import load
-from regard.tasks.translator import Translator
+from regard.tasks.translation.translator import Translator
 from regard.text import DataError
 from regard.train.checkpoint import CheckpointError
 from tests.tasks import tiny
@@ -33,7 +33,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("made")
     test = tiny.write_pairs(place / "corpus", "test", tiny.pairs(20, start=450))
     plain = tiny.recipe(place / "corpus", data={"test": test}, train={"steps": 5})
-    run.train(plain, out=place / "model", device="cpu", console=console())
+    run.fit(plain, out=place / "model", device="cpu", console=console())
     return place
 
 
@@ -150,7 +150,7 @@ def test_a_folder_with_a_model_is_not_written_over_unasked(made: Path, model: Pa
     before = contents(model)
     plain = tiny.recipe(tmp_path / "corpus", tokenizer={"vocabulary": 30}, train={"steps": 2})
     with pytest.raises(ConfigError, match=r"already holds checkpoint\.safetensors: .*another --out"):
-        run.train(plain, out=model, device="cpu", console=console())
+        run.fit(plain, out=model, device="cpu", console=console())
     assert contents(model) == before
 
 
@@ -161,7 +161,7 @@ def test_resuming_with_another_model_or_other_text_is_refused_and_changes_nothin
     for tables in ({"model": {"d_ff": 48}}, {"tokenizer": {"vocabulary": 25}}, {"data": {"longest": 9}}):
         plain = tiny.recipe(made / "corpus", **tables)
         with pytest.raises((CheckpointError, ConfigError), match="resume with the recipe"):
-            run.train(plain, out=model, resume=True, device="cpu", console=console())
+            run.fit(plain, out=model, resume=True, device="cpu", console=console())
         after = contents(model)
         changed = {name for name in before if before[name] != after[name]}
         assert not {name for name in changed if not name.startswith("tokens")}, tables
@@ -175,7 +175,7 @@ def test_resuming_with_another_text_to_validate_on_is_refused(
     before = contents(model)
     setting = f"data.root={tmp_path / 'corpus'}"
     with pytest.raises(ConfigError, match="begun with other text"):
-        run.train(None, setting, out=model, resume=True, device="cpu", console=console())
+        run.fit(None, setting, out=model, resume=True, device="cpu", console=console())
     assert contents(model) == before
 
 
@@ -183,7 +183,7 @@ def test_a_model_without_its_checkpoint_is_not_begun_anew_unasked(model: Path) -
     (model / "checkpoint.safetensors").unlink()
     before = contents(model)
     with pytest.raises(ConfigError, match=r"holds model\.safetensors but no checkpoint\.safetensors"):
-        run.train(None, out=model, resume=True, device="cpu", console=console())
+        run.fit(None, out=model, resume=True, device="cpu", console=console())
     assert contents(model) == before
 
 
@@ -194,14 +194,14 @@ def test_a_second_run_in_the_same_folder_is_refused_while_the_first_is_at_work(
 
     def second(*_: Any, **__: Any) -> None:
         with pytest.raises(ConfigError, match=r"another run is at work there.*another --out"):
-            run.train(plain, out=tmp_path / "model", device="cpu", console=console())
+            run.fit(plain, out=tmp_path / "model", device="cpu", console=console())
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(run, "train_job", second)
+        patched.setattr(run, "train", second)
         with pytest.raises(KeyboardInterrupt):
-            run.train(plain, out=tmp_path / "model", device="cpu", console=console())
-    assert run.train(plain, out=tmp_path / "model", device="cpu", console=console()).step == 2
+            run.fit(plain, out=tmp_path / "model", device="cpu", console=console())
+    assert run.fit(plain, out=tmp_path / "model", device="cpu", console=console()).step == 2
 
 
 def test_a_test_that_has_no_pairs_is_told_before_training(tmp_path: Path) -> None:
@@ -211,13 +211,13 @@ def test_a_test_that_has_no_pairs_is_told_before_training(tmp_path: Path) -> Non
         with pytest.raises(
             (DataError, OSError), match=r"none\.en" if pairs else r"test\.en: no pairs to test on"
         ):
-            run.train(plain, out=tmp_path / "model", check=False, device="cpu", console=console())
+            run.fit(plain, out=tmp_path / "model", check=False, device="cpu", console=console())
         assert not any((tmp_path / "model").iterdir())
 
 
 def test_overwriting_leaves_nothing_of_the_old_model(model: Path, tmp_path: Path) -> None:
     plain = tiny.recipe(tmp_path / "corpus", model={"d_ff": 48}, train={"steps": 2})
-    outcome = run.train(plain, out=model, overwrite=True, device="cpu", console=console())
+    outcome = run.fit(plain, out=model, overwrite=True, device="cpu", console=console())
     assert outcome.step == 2
     weights(model)
     assert len(opened(model).translate(SENTENCES)) == 3
@@ -227,10 +227,10 @@ def test_overwriting_leaves_nothing_of_the_old_model(model: Path, tmp_path: Path
 def test_an_overwrite_that_breaks_off_leaves_no_mixture_of_both(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("regard.tasks.translate.Validator", lambda *_: 1 / 0)
+    monkeypatch.setattr("regard.tasks.translation.train.Validator", lambda *_: 1 / 0)
     plain = tiny.recipe(tmp_path / "corpus", tokenizer={"vocabulary": 30})
     with pytest.raises(ZeroDivisionError):
-        run.train(plain, out=model, overwrite=True, device="cpu", console=console())
+        run.fit(plain, out=model, overwrite=True, device="cpu", console=console())
     assert not {"checkpoint.safetensors", "model.safetensors", "metrics.json"} & contents(model).keys()
 
 
@@ -238,15 +238,15 @@ def test_an_overwrite_that_finds_no_text_leaves_the_old_model(model: Path, tmp_p
     before = contents(model)
     plain = tiny.recipe(tmp_path / "corpus", data={"train": ["none.en", "none.de"]})
     with pytest.raises((ValueError, OSError), match=r"none\.en"):
-        run.train(plain, out=model, overwrite=True, check=False, device="cpu", console=console())
+        run.fit(plain, out=model, overwrite=True, check=False, device="cpu", console=console())
     assert contents(model) == before
 
 
 def test_there_must_be_something_to_resume(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nothing to resume, it has no recipe\.toml"):
-        run.train(None, out=tmp_path, resume=True, device="cpu")
+        run.fit(None, out=tmp_path, resume=True, device="cpu")
     with pytest.raises(ConfigError, match="no recipe: name a TOML file"):
-        run.train(None, out=tmp_path, device="cpu")
+        run.fit(None, out=tmp_path, device="cpu")
 
 
 def test_a_rehearsal_says_the_whole_recipe_and_leaves_nothing(
@@ -254,7 +254,7 @@ def test_a_rehearsal_says_the_whole_recipe_and_leaves_nothing(
 ) -> None:
     plain, said = tiny.recipe(tmp_path / "corpus"), io.StringIO()
     monkeypatch.chdir(tmp_path)
-    run.rehearse(plain, device="cpu", console=Console(file=said, width=200))
+    run.dry_run(plain, device="cpu", console=Console(file=said, width=200))
     assert "d_model = 16" in said.getvalue()
     assert "parameters; 60 steps" in said.getvalue()
     assert [path.name for path in tmp_path.iterdir()] == ["corpus"]

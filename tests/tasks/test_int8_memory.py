@@ -18,9 +18,9 @@ from regard.models.seq2seq import Seq2Seq
 from regard.nn import quantized
 from regard.nn.initialize import InitialConfig
 from regard.nn.quantized import QuantizedLinear, quantize
-from regard.tasks.folder import FORMAT, FolderError, load_quantized, whole, write_json, write_weights
+from regard.tasks.base.folder import FORMAT, FolderError, load_quantized, whole, write_json, write_weights
 from regard.tasks.load import load
-from regard.tasks.translator import Translator
+from regard.tasks.translation.translator import Translator
 from tests.models.families import BODIES, VOCABULARY, decoder, seq2seq
 from tests.tasks.test_translator import sentences, translator
 

@@ -6,16 +6,18 @@ import json
 import pytest
 
 from regard.decode import DecodeConfig
-from regard.tasks.lines import translate_lines
+from regard.tasks.base.decoding import changed
+from regard.tasks.translation.lines import translate_lines
 from tests.tasks.copying import WORDS, translator
 
-pytestmark = pytest.mark.filterwarnings("ignore::regard.tasks.translation.TranslationWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::regard.tasks.translation.result.TranslationWarning")
 TEXTS = ["mirror garden", "", "harbour", " ".join(WORDS * 2)]
 CONFIG = DecodeConfig(beam=3, maximum=8)
 
 
-def written(**settings):
+def written(*, n_best=1, **settings):
     random = translator(decoding=CONFIG)
+    settings.setdefault("decoding", changed(CONFIG, {"n_best": n_best} if n_best > 1 else {}))
     out = io.StringIO()
     counts = translate_lines(random, (text + "\n" for text in TEXTS), out, **settings)
     text = out.getvalue()
@@ -32,7 +34,7 @@ def test_plain_lines_stay_in_step_and_are_counted():
 
 def test_lines_with_words_outside_the_vocabulary_are_counted():
     known = translator(decoding=CONFIG)
-    assert known.tokenizer.unknown_rate(["mirror 世界"]) > 0
+    assert known.tokenizer.ids.unknown in known.tokenizer.encode("mirror 世界").ids
     counts = translate_lines(known, ["mirror garden", "mirror 世界", "世"], io.StringIO())
     assert counts.unknown == 2
 

@@ -13,18 +13,8 @@ from regard.config import ConfigError
 from regard.data import BatchConfig, Plan
 from regard.data.store import Column
 from regard.layout import Layout
-from regard.tasks.pairs import (
-    Corpus,
-    PairBatch,
-    PairFeed,
-    PairFiles,
-    PairsConfig,
-    build_store,
-    least_tokens,
-    pair_lengths,
-    plain_files,
-    texts,
-)
+from regard.tasks.base.pairs import Corpus, PairFiles, PairsConfig, plain_files, texts
+from regard.tasks.translation.data import PairBatch, PairFeed, build_store, least_tokens, pair_lengths
 from regard.text import DataError, Specials, Tokenizer, TokenizerConfig
 from regard.train.objectives import HIDDEN
 from tests.tasks.tiny import Columns, pairs, write_pairs

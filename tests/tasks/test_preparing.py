@@ -9,11 +9,13 @@ import pytest
 import torch
 from rich.console import Console
 
+from regard.models.seq2seq import Seq2SeqConfig
 from regard.models.shape import TranslatorConfig
-from regard.tasks.feed import in_pieces
-from regard.tasks.pairs import PairFeed
-from regard.tasks.recipe import as_recipe
-from regard.tasks.translate import Prepared, Validator, may_be_static, prepare, spread_out
+from regard.nn.stacks import is_static
+from regard.tasks.base.feed import in_pieces
+from regard.tasks.registry import as_recipe
+from regard.tasks.translation.data import PairFeed
+from regard.tasks.translation.train import Prepared, Validator, read_corpus, spread_out
 from regard.train.ranks import Ranks
 from tests.tasks import tiny
 
@@ -21,7 +23,7 @@ from tests.tasks import tiny
 def prepared(folder: Path) -> Prepared:
     ranks = Ranks(rank=0, count=1, device=torch.device("cpu"))
     recipe = as_recipe(tiny.recipe(folder / "corpus"))
-    return prepare(recipe, folder / "out", ranks, Console(file=io.StringIO()))
+    return read_corpus(recipe, folder / "out", ranks, Console(file=io.StringIO()))
 
 
 def test_the_first_rank_has_all_text_ready_before_the_others_go_on(
@@ -44,8 +46,12 @@ def test_sentences_to_validate_on_come_from_everywhere(count: int, most: int) ->
 
 
 def test_only_a_pass_that_does_not_go_by_lengths_has_static_batches() -> None:
+    def may_be_static(shape: Seq2SeqConfig) -> bool:
+        return is_static(shape.encoder.body) and is_static(shape.decoder.body)
+
     plain = TranslatorConfig(preset="tiny")
     assert may_be_static(plain.build(50))
+    assert not may_be_static(replace(plain, score="additive").build(50))
     assert may_be_static(replace(plain, attention_dropout=0.1, positions="alibi").build(50))
     assert not may_be_static(TranslatorConfig(preset="recurrent").build(50))
     for side in ("encoder", "decoder"):

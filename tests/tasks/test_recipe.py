@@ -6,9 +6,10 @@ import pytest
 
 from regard.config import ConfigError
 from regard.models.shape import TranslatorConfig
-from regard.tasks.pairs import PairFiles
-from regard.tasks.recipe import as_recipe, read_recipe, recipe_text
-from regard.tasks.translate_recipe import TranslateRecipe, ValidConfig
+from regard.tasks.base.pairs import PairFiles
+from regard.tasks.base.recipe import recipe_text
+from regard.tasks.registry import as_recipe, read_recipe
+from regard.tasks.translation.recipe import TranslateRecipe, ValidConfig
 
 ROOT = Path(__file__).parents[2]
 RECIPES = sorted((ROOT / "recipes").glob("*.toml"))

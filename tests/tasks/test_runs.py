@@ -38,7 +38,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def train(place: Path, out: str, *settings: str) -> Outcome:
     """In this process."""
     console = Console(file=io.StringIO())
-    return run.train(place / "recipe.toml", *settings, out=place / out, device="cpu", console=console)
+    return run.fit(place / "recipe.toml", *settings, out=place / out, device="cpu", console=console)
 
 
 def command(place: Path, out: str, *arguments: str) -> list[str]:
@@ -124,7 +124,7 @@ def test_a_run_that_is_asked_to_stop_writes_a_checkpoint_and_says_how_to_go_on(
     returned, output, kept, last = interrupted[name]
     assert returned == code, output
     assert kept == last  # that very step, not the last checkpoint before it
-    assert f"stopped at step {last}; go on with: regard train --resume --out" in output
+    assert f"stopped at step {last}; continue with: regard train --resume --out" in output
     assert "Traceback" not in output
 
 

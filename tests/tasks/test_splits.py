@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.tasks.splits import Splits, check_hold_out
+from regard.tasks.base.splits import Splits, check_hold_out
 from regard.text import DataError, Origin, Skipped, read_lines
 
 PATH = Path("train.txt")

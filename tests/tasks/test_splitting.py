@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.tasks.splitting import join, pieces, sentences
+from regard.text.splitting import join, pieces, sentences
 
 
 def texts(text, spans):

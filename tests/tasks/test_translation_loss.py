@@ -10,8 +10,8 @@ from torch import Tensor
 from regard.data import BatchConfig, Plan
 from regard.models.seq2seq import Seq2Seq
 from regard.models.shape import TranslatorConfig
-from regard.tasks.pairs import PairFeed, pair_lengths
-from regard.tasks.translate import TranslationLoss
+from regard.tasks.translation.data import PairFeed, pair_lengths
+from regard.tasks.translation.train import TranslationLoss
 from regard.train.average import AverageConfig
 from regard.train.engine import Engine
 from regard.train.objectives import HIDDEN, LossConfig

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from regard.decode import DecodeConfig, Hypothesis
 from regard.nn.native import attention as native_attention
 from regard.nn.native import linear as native_linear
-from regard.tasks import translator as module
-from regard.tasks.pieces import Piece, combine, in_batches, in_small_batches
-from regard.tasks.translation import Translation, TranslationWarning
-from regard.tasks.translator import Translator, encode_sources
+from regard.tasks.translation import engine as module
+from regard.tasks.translation.pieces import Piece, combine, in_batches, in_small_batches
+from regard.tasks.translation.result import Translation, TranslationWarning
+from regard.tasks.translation.translator import Translator, encode_sources
 from regard.text import DataError, Tokenizer, TokenizerConfig
 from tests.models.families import BODIES
 from tests.tasks.copying import WORDS, copier, model, sentences, tokenizer, translator
@@ -127,7 +127,7 @@ def test_batches_keep_to_the_budget_and_leave_nothing_out(lengths, budget, share
     pieces = [Piece(i, (0, 1), "", [0] * length, [], i) for i, length in enumerate(lengths)]
     batches = list(in_batches(pieces, budget, sharers))
     assert all(batches)
-    assert sorted(piece.task for batch in batches for piece in batch) == list(range(len(lengths)))
+    assert sorted(piece.number for batch in batches for piece in batch) == list(range(len(lengths)))
     for batch in batches:
         assert len(batch) == 1 or len(batch) * max(len(piece.ids) for piece in batch) <= budget
 
@@ -268,7 +268,7 @@ def test_text_past_the_longest_is_warned_about_or_refused_by_line():
         random.translate(long, too_long="cut")
 
 
-@pytest.mark.filterwarnings("ignore::regard.tasks.translation.TranslationWarning")
+@pytest.mark.filterwarnings("ignore::regard.tasks.translation.result.TranslationWarning")
 @pytest.mark.usefixtures("unchecked")
 def test_samples_hang_on_the_key_and_not_on_the_batch():
     random = translator()
@@ -288,15 +288,15 @@ def test_samples_hang_on_the_key_and_not_on_the_batch():
 
 def test_a_batch_too_large_for_the_memory_is_decoded_in_halves(monkeypatch):
     small = translator(decoding=SHORT)
-    texts, whole = ["mirror garden", "harbour", "silver bridge", "candle"], small._decode
+    texts, whole = ["mirror garden", "harbour", "silver bridge", "candle"], small.engine.decode
     expected = small.translate(texts)
 
-    def short_of_memory(batch, wish):
+    def short_of_memory(batch, options):
         if len(batch) > 1:
             raise torch.OutOfMemoryError("injected")
-        return whole(batch, wish)
+        return whole(batch, options)
 
-    monkeypatch.setattr(small, "_decode", short_of_memory)
+    monkeypatch.setattr(small.engine, "decode", short_of_memory)
     assert [each.text for each in small.translate(texts)] == [each.text for each in expected]
 
 
@@ -308,7 +308,7 @@ def test_progress_counts_every_text_once():
     assert len(told) > 2
 
 
-@pytest.mark.filterwarnings("ignore::regard.tasks.translation.TranslationWarning")
+@pytest.mark.filterwarnings("ignore::regard.tasks.translation.result.TranslationWarning")
 def test_a_stream_is_read_a_window_at_a_time():
     texts = [*sentences(5, seed=2), "", "mirror"]
     random = translator(decoding=SHORT)

@@ -236,7 +236,16 @@ def test_an_empty_archive_has_no_file_to_read(tmp_path):
         list(scan(tmp_path / "data.zip"))
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="what is open cannot be seen here")
 def test_a_reader_that_is_left_half_way_closes_its_file(tmp_path):
-    lines = scan(write(tmp_path, ".gz", b"a\n" * 100))
+    path = write(tmp_path, ".gz", b"a\n" * 100)
+
+    def is_open() -> bool:
+        links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+        return path.resolve() in {link.readlink() for link in links}
+
+    lines = scan(path)
     next(lines)
-    del lines  # an open file would warn here, and warnings are errors
+    assert is_open()
+    lines.close()
+    assert not is_open()

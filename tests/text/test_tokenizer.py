@@ -58,7 +58,7 @@ def test_any_text_comes_back_to_the_letter(kind: Kind, text: str) -> None:
 def test_white_space_and_emoji_come_back(kind: Kind, text: str) -> None:
     tokenizer = trained(kind)
     assert tokenizer.decode(tokenizer.encode(text).ids) == text
-    assert tokenizer.unknown_rate([text]) == 0
+    assert tokenizer.ids.unknown not in tokenizer.encode(text).ids
 
 
 @pytest.mark.spec("1.1")
@@ -110,9 +110,8 @@ def test_words_and_subwords_are_known_in_both_directions(kind: Kind, words: list
     inner = encoding.words[1:-1]
     assert None not in inner
     assert list(inner) == sorted(inner)  # type: ignore[type-var]
-    for word, first in enumerate(encoding.first_subwords()):
+    for word in range(len(words)):
         subwords = encoding.subwords(word)
-        assert first == (subwords[0] if subwords else None)
         assert all(encoding.words[i] == word for i in subwords)
         for i in subwords:
             start, end = encoding.offsets[i]
@@ -124,8 +123,7 @@ def test_words_and_subwords_are_known_in_both_directions(kind: Kind, words: list
 
 def test_a_word_that_leaves_no_token_keeps_its_place() -> None:
     encoding = trained("wordpiece").encode_words(["cat", "\u200b", "", "rat"])
-    assert encoding.first_subwords()[1:3] == (None, None)
-    assert encoding.subwords(1) == ()
+    assert encoding.subwords(1) == encoding.subwords(2) == ()
     assert encoding.words[-1] == 3
     with pytest.raises(IndexError, match="word 4 of text 0, which has 4"):
         encoding.subwords(4)
@@ -161,7 +159,8 @@ def test_a_pair_is_cls_a_sep_b_sep_with_segments(kind: Kind, first: str, second:
     assert pair.segments == (0,) * (len(a) + 2) + (1,) * (len(b) + 1)
     assert pair.texts == (None, *[0] * len(a), None, *[1] * len(b), None)
     assert pair.offsets == ((0, 0), *a.offsets, (0, 0), *b.offsets, (0, 0))
-    assert pair.first_subwords(1) == tuple(None if i is None else i + len(a) + 2 for i in b.first_subwords())
+    for word in range(b.word_counts[0]):
+        assert pair.subwords(word, 1) == tuple(i + len(a) + 2 for i in b.subwords(word))
 
 
 @pytest.mark.spec("1.2")
@@ -252,9 +251,8 @@ def test_a_tokenizer_is_saved_into_folders_that_are_made(tmp_path: Path) -> None
 
 def test_a_text_that_was_not_encoded_has_no_words() -> None:
     encoding = trained("bpe").encode("the cat")
-    for ask in (lambda: encoding.subwords(0, 1), lambda: encoding.first_subwords(1)):
-        with pytest.raises(IndexError, match="text 1 of an encoding of 1: count from 0"):
-            ask()
+    with pytest.raises(IndexError, match="text 1 of an encoding of 1: count from 0"):
+        encoding.subwords(0, 1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -286,10 +284,10 @@ def test_ids_and_tokens_are_two_sides_of_the_vocabulary() -> None:
         tokenizer.token(len(tokenizer))
 
 
-def test_the_rate_of_unknowns_is_visible() -> None:
-    assert trained("words").unknown_rate(["the cat xyzzy plugh"]) == 0.5
-    assert trained("characters").unknown_rate(["a字"]) == 0.5
-    assert trained("words").unknown_rate([]) == 0
+def test_what_the_vocabulary_cannot_spell_is_unknown() -> None:
+    for kind, text, unknown in (("words", "the cat xyzzy plugh", 2), ("characters", "a字", 1)):
+        tokenizer = trained(kind)
+        assert tokenizer.encode(text).ids.count(tokenizer.require("unknown")) == unknown
 
 
 @pytest.mark.parametrize(
@@ -422,4 +420,4 @@ def test_real_german_survives_a_tokenizer_trained_on_half_of_it(kind: Kind) -> N
     lines = gzip.decompress(MULTI30K.read_bytes()).decode().splitlines()[:400]
     tokenizer = Tokenizer.train(lines[:200], TokenizerConfig(kind=kind, vocabulary=800))
     assert tokenizer.decode_batch(tokenizer.encode_batch(lines)) == lines
-    assert tokenizer.unknown_rate(lines) == 0
+    assert all(tokenizer.ids.unknown not in ids for ids in tokenizer.encode_batch(lines))

@@ -46,9 +46,9 @@ def test_the_gradient_is_of_the_mean_over_all_tokens_of_the_step() -> None:
     for name, moved in own.weights.named(own.optimizer.means).items():
         torch.testing.assert_close(moved, (1 - 0.9) * gradients[name], rtol=1e-4, atol=1e-8)
     norm = math.sqrt(sum(float(each.square().sum()) for each in gradients.values()))
-    surprise = float(sum(each.surprise for each in sums)) / 12
+    nll = float(sum(each.nll for each in sums)) / 12
     assert statistics(own) == pytest.approx(
-        {"loss": mean.item(), "surprise": surprise, "norm": norm, "skipped": 0.0}, rel=1e-5
+        {"loss": mean.item(), "nll": nll, "norm": norm, "skipped": 0.0}, rel=1e-5
     )
     assert not own.weights.travelling.any()
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from regard.models.presets import SEQ2SEQ
 from regard.models.seq2seq import Seq2Seq
-from regard.train.flat import ALIGNMENT, FlatParameters, Place
+from regard.train.flat import ALIGNMENT, FlatParameters, Slot
 from tests.train.toys import Headed, toy, uneven
 
 
@@ -61,7 +61,7 @@ def test_where_all_learn_alike_matrices_come_first_and_the_rest_as_in_the_model(
         *("inner.weight", "outer.weight"),
         *("embedding.weight", "inner.bias", "norm.weight", "norm.bias"),
     ]:
-        assert flat.places[name] == Place(end, own[name].shape)
+        assert flat.places[name] == Slot(end, own[name].shape)
         end += math.ceil(own[name].numel() / ALIGNMENT) * ALIGNMENT
     assert [part.factor for part in flat.parts] == [factor("") if factor else 1.0] * 2
 

@@ -30,9 +30,9 @@ def test_the_loss_is_its_formula_and_so_is_its_gradient(smoothing: float) -> Non
     (ours,) = torch.autograd.grad(sums.loss, logits)
     (theirs,) = torch.autograd.grad(expected, logits)
     torch.testing.assert_close(ours, theirs)
-    torch.testing.assert_close(sums.surprise, written_out(logits, LABELS, 0.0).detach())
+    torch.testing.assert_close(sums.nll, written_out(logits, LABELS, 0.0).detach())
     assert sums.tokens == 3
-    assert not sums.surprise.requires_grad
+    assert not sums.nll.requires_grad
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -88,7 +88,7 @@ def test_two_passes_pay_the_mean_of_their_losses_and_their_disagreement() -> Non
     alone = [token_loss(each, LABELS, 0.1) for each in (first, second)]
     expected = (alone[0].loss + alone[1].loss) / 2 + 2.5 * apart(first, second)
     torch.testing.assert_close(sums.loss, expected)
-    torch.testing.assert_close(sums.surprise, (alone[0].surprise + alone[1].surprise) / 2)
+    torch.testing.assert_close(sums.nll, (alone[0].nll + alone[1].nll) / 2)
     assert sums.tokens == 3
     torch.testing.assert_close(torch.autograd.grad(sums.loss, logits), torch.autograd.grad(expected, logits))
 

@@ -13,8 +13,8 @@ from regard.models.seq2seq import Seq2Seq
 from regard.models.shape import TranslatorConfig
 from regard.nn.layers import TransformerLayer
 from regard.nn.positions import PositionTable
-from regard.tasks.pairs import PairFeed, pair_lengths
-from regard.tasks.translate import TranslationLoss
+from regard.tasks.translation.data import PairFeed, pair_lengths
+from regard.tasks.translation.train import TranslationLoss
 from regard.train.average import AverageConfig
 from regard.train.engine import Engine
 from regard.train.objectives import LossConfig

@@ -17,7 +17,7 @@ from regard.bench.picture import drawable, plot_ratios
 from regard.bench.results import Report, read_report, write_report
 from regard.config import ConfigError
 from regard.look.plots import save
-from regard.tasks.terminal import say
+from regard.tasks.base.terminal import say
 from regard.train.checkpoint import write_text
 
 BENCHMARKS = {

@@ -26,9 +26,9 @@ from regard.bench.encoder import DATA
 from regard.bench.peers import Embed, minilm, onnx_embedder, openvino_embedder, sentence_embedder
 from regard.bench.results import BenchError, Report, Row, compared, named, processor, report, skipped
 from regard.bench.timing import OURS, in_turns, rates
-from regard.tasks.meaning.vectors import paired_cosines
-from regard.tasks.metrics import regression
-from regard.tasks.terminal import say
+from regard.tasks.base.metrics import regression
+from regard.tasks.base.terminal import say
+from regard.tasks.base.vectors import paired_cosines
 from regard.text import ScoredPair, Table, read_scored
 from regard.text.phrasebook import phrases
 
@@ -94,7 +94,7 @@ def compare(
 
 
 def in_float32(folder: Path, texts: list[str]) -> Iterator[Row]:
-    ours = regard.load(folder, device="cpu").embed
+    ours = regard.load(folder, regard.Embedder, device="cpu").embed
     theirs, note = built(partial(sentence_embedder, folder)), ""
     if not isinstance(theirs, ImportError):
         difference = float(np.abs(ours(texts) - theirs(texts)).max())
@@ -110,7 +110,7 @@ def in_int8(folder: Path, texts: list[str], calibration: list[str]) -> Iterator[
             "onnxruntime": built(partial(onnx_embedder, folder, Path(work))),
             "openvino": built(partial(openvino_embedder, folder, Path(work), calibration)),
         }
-        ours = regard.load(folder, device="cpu", precision="int8").embed
+        ours = regard.load(folder, regard.Embedder, device="cpu", precision="int8").embed
         yield from compare("int8", ours, peers, texts)
 
 

@@ -24,7 +24,7 @@ from regard.layout import Layout
 from regard.nn.initialize import InitialConfig, initialize
 from regard.nn.positions import PositionsConfig
 from regard.nn.stacks import Stack, TransformerConfig
-from regard.tasks.terminal import say
+from regard.tasks.base.terminal import say
 from regard.text import Table, Tokenizer, TokenizerConfig, read_lines, read_table_lines
 
 TITLE = "Encoder, forward and backward: packed, against torch.nn.TransformerEncoder on padded batches"
@@ -86,15 +86,9 @@ def compare(setting: str, pool: list[int], sequences: int, batches: int) -> Row:
         for name, seconds in times.items():
             rates[name].append(layout.tokens / seconds)
         fill.append(layout.tokens / (sequences * layout.longest))
-    return compared(
-        rates[OURS],
-        rates["torch"],
-        work="base encoder",
-        setting=setting,
-        unit="tokens/s",
-        peer=named("torch"),
-        notes=f"real tokens in the padded grid: {100 * statistics.mean(fill):.0f} %",
-    )
+    notes = f"real tokens in the padded grid: {100 * statistics.mean(fill):.0f} %"
+    what = {"work": "base encoder", "setting": setting, "unit": "tokens/s", "peer": named("torch")}
+    return compared(rates[OURS], rates["torch"], **what, notes=notes)
 
 
 def both_ways(module: nn.Module, gradient: Tensor, *inputs: Tensor | Layout, **more: Tensor) -> None:

@@ -25,8 +25,8 @@ import torch
 from rich.console import Console
 
 from regard.bench.results import Report, Row, compared, report
-from regard.tasks.run import train
-from regard.tasks.terminal import say
+from regard.tasks.base.terminal import say
+from regard.tasks.run import fit
 from regard.text.phrasebook import write
 from regard.train.trainer import Trainer
 
@@ -58,7 +58,7 @@ def speed(
         return itertools.islice(itertools.cycle(made), self.config.steps - self.standing.step)
 
     with patch.object(Trainer, "_steps", ready if before else steps):
-        train(*arguments, f"train.steps={count}", f"train.validate_every={count}", out=out)
+        fit(*arguments, f"train.steps={count}", f"train.validate_every={count}", out=out)
     lines = (Path(out) / "log.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [row for row in map(json.loads, lines) if "tokens_per_second" in row and row["step"] > warming]
     return statistics.median(row["tokens_per_second"] for row in rows)
@@ -77,7 +77,7 @@ def first_step(out: str, arguments: list[str], began: float) -> float:
         os._exit(0)
 
     with patch.object(Trainer, "_step", only):
-        train(*arguments, out=out)
+        fit(*arguments, out=out)
     raise RuntimeError("there was no step")
 
 

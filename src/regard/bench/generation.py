@@ -24,8 +24,7 @@ from regard.hub.families import GPT2
 from regard.hub.weights import read_weights
 from regard.models.decoder import Decoder
 from regard.models.presets import gpt
-from regard.nn.packed import pack
-from regard.nn.quantized import quantize
+from regard.tasks.base.faster import Faster
 
 TITLE = "Continuing a text on the CPU: GPT-2's small shape, against generate of transformers"
 METHOD = (
@@ -66,23 +65,23 @@ def same_weights(theirs: Any) -> Decoder:
 
 
 def ours(stepper: Decoder | CapturedStepper) -> Continue:
-    def go_on(prompts: Tensor, new: int) -> list[list[int]]:
+    def complete(prompts: Tensor, new: int) -> list[list[int]]:
         config = DecodeConfig(method="greedy", maximum=new)
         state = stepper.start(rows=len(prompts), capacity=prompts.shape[1] + new)
         found = decode(stepper, state, prompts.tolist(), end=None, config=config)
         return [list(row[0].ids) for row in found]
 
-    return go_on
+    return complete
 
 
 def theirs(model: Any) -> Continue:
-    def go_on(prompts: Tensor, new: int) -> list[list[int]]:
+    def complete(prompts: Tensor, new: int) -> list[list[int]]:
         prompts = prompts.to(model.device)
         everything = torch.ones_like(prompts)
         found = model.generate(prompts, attention_mask=everything, max_new_tokens=new, do_sample=False)
         return [row[1:] for row in found.tolist()]
 
-    return go_on
+    return complete
 
 
 def agreement(found: list[list[int]], expected: list[list[int]], new: int) -> float:
@@ -105,15 +104,10 @@ def compare(sides: Mapping[str, Continue], other: Continue, batch: int, new: int
     # Every side ends with its tokens on the host: there is nothing to wait for.
     times = in_turns({name: partial(side, prompts, new) for name, side in {"": other, **sides}.items()})
     for name in sides:
-        yield compared(
-            rates(batch * new, times[name]),
-            rates(batch * new, times[""]),
-            work=f"{WORK}, {new} new tokens",
-            setting=f"{name}, batch {batch}",
-            unit=UNIT,
-            peer=named("transformers"),
-            notes=f"same tokens: {100 * agreed[name]:.0f} %",
-        )
+        own, theirs = (rates(batch * new, times[side]) for side in (name, ""))
+        what = {"work": f"{WORK}, {new} new tokens", "setting": f"{name}, batch {batch}", "unit": UNIT}
+        notes = f"same tokens: {100 * agreed[name]:.0f} %"
+        yield compared(own, theirs, **what, peer=named("transformers"), notes=notes)
 
 
 def without(error: ImportError, setting: str) -> Row:
@@ -127,7 +121,10 @@ def rows() -> list[Row]:
     except ImportError as error:
         return [without(error, "float32 and int8")]
     decoder = same_weights(model)
-    sides = {"float32": ours(pack(decoder)), "int8": ours(quantize(decoder))}
+    sides = {
+        "float32": ours(Faster(decoder, "float32").current()),
+        "int8": ours(Faster(decoder, "int8").current()),
+    }
     return [row for batch in (1, 8, 64) for row in compare(sides, theirs(model), batch, 64)]
 
 

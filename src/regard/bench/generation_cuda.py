@@ -12,7 +12,7 @@ from rich.console import Console
 from regard.bench.generation import compare, ours, peer, same_weights, theirs, without
 from regard.bench.results import Report, Row, report
 from regard.decode.captured import CapturedStepper
-from regard.tasks.terminal import say
+from regard.tasks.base.terminal import say
 
 TITLE = "Continuing a text on a GPU: GPT-2's small shape, against generate of transformers"
 METHOD = (

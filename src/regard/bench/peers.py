@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from regard.nn.layers import Residual, TransformerLayer
-from regard.nn.multihead import CrossAttention, SelfAttention
 from regard.nn.stacks import Stack
 
 
@@ -20,15 +19,9 @@ from regard.nn.stacks import Stack
 def torch_encoder(stack: Stack, heads: int, d_ff: int) -> nn.TransformerEncoder:
     """`torch.nn.TransformerEncoder` with the weights of a post- or pre-norm ReLU stack without dropout."""
     first = stack.each[0]
-    layer = nn.TransformerEncoderLayer(
-        d_model=first.attention.output.out_features,
-        nhead=heads,
-        dim_feedforward=d_ff,
-        dropout=0.0,
-        batch_first=True,
-        norm_first=first.attention_residual.place == "pre",
-    )
-    final = None if stack.final_norm is None else nn.LayerNorm(first.attention.output.out_features)
+    width, pre = first.attention.output.out_features, first.attention_residual.place == "pre"
+    layer = nn.TransformerEncoderLayer(width, heads, d_ff, dropout=0.0, batch_first=True, norm_first=pre)
+    final = None if stack.final_norm is None else nn.LayerNorm(width)
     peer = nn.TransformerEncoder(layer, len(stack.each), norm=final, enable_nested_tensor=False)
     peer.to(first.attention.output.weight)  # before the copies: they must not pass through float32
     for ours, theirs in zip(stack.each, peer.layers, strict=True):
@@ -43,26 +36,20 @@ def copy_layer(
     ours: TransformerLayer, theirs: nn.TransformerEncoderLayer | nn.TransformerDecoderLayer
 ) -> None:
     """Our weights into torch's own layer."""
-    _copy_attention(theirs.self_attn, *_self_projections(ours.attention), ours.attention.output)
+    own = ours.attention
+    _copy_attention(theirs.self_attn, own.project.weight, own.project.bias, own.output)
     norms = [ours.attention_residual.norm]
     if ours.cross_attention is not None:
         cross, decoder = ours.cross_attention, cast(nn.TransformerDecoderLayer, theirs)
-        _copy_attention(decoder.multihead_attn, *_cross_projections(cross), cross.output)
+        parts = (cross.project_queries, cross.project_memory)
+        weight, bias = torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts])
+        _copy_attention(decoder.multihead_attn, weight, bias, cross.output)
         norms.append(cast(Residual, ours.cross_residual).norm)
     norms.append(ours.feed_forward_residual.norm)
     theirs.linear1.load_state_dict(ours.feed_forward.inner.state_dict())
     theirs.linear2.load_state_dict(ours.feed_forward.output.state_dict())
     for number, norm in enumerate(norms, start=1):
         getattr(theirs, f"norm{number}").load_state_dict(norm.state_dict())
-
-
-def _self_projections(attention: SelfAttention) -> tuple[Tensor, Tensor]:
-    return attention.project.weight, attention.project.bias
-
-
-def _cross_projections(attention: CrossAttention) -> tuple[Tensor, Tensor]:
-    parts = (attention.project_queries, attention.project_memory)
-    return torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts])
 
 
 def _copy_attention(theirs: nn.MultiheadAttention, weight: Tensor, bias: Tensor, output: nn.Linear) -> None:
@@ -116,16 +103,8 @@ def export_onnx(folder: Path, path: Path) -> None:
     axes = {name: {0: "sentences", 1: "tokens"} for name in (*INPUTS, "states")}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.onnx.export(
-            model,
-            (ids, ids, ids * 0),
-            str(path),
-            input_names=[*INPUTS],
-            output_names=["states"],
-            dynamic_axes=axes,
-            opset_version=17,
-            dynamo=False,
-        )
+        names: Any = {"input_names": [*INPUTS], "output_names": ["states"], "dynamic_axes": axes}
+        torch.onnx.export(model, (ids, ids, ids * 0), str(path), opset_version=17, dynamo=False, **names)
 
 
 def _feeds(folder: Path) -> Callable[[list[str], int], Iterator[tuple[list[int], dict[str, np.ndarray]]]]:
@@ -165,13 +144,8 @@ def onnx_embedder(folder: Path, work: Path) -> Embed:
     optimizer.optimize_model(
         str(plain), model_type="bert", num_heads=config.num_attention_heads, hidden_size=config.hidden_size
     ).save_model_to_file(str(fused))
-    quantize_dynamic(
-        fused,
-        small,
-        weight_type=QuantType.QInt8,
-        per_channel=True,
-        extra_options={"DefaultTensorType": TensorProto.FLOAT},
-    )
+    extra = {"DefaultTensorType": TensorProto.FLOAT}
+    quantize_dynamic(fused, small, weight_type=QuantType.QInt8, per_channel=True, extra_options=extra)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1  # a batch for each thread is faster than all threads on each
     session = onnxruntime.InferenceSession(str(small), options, providers=["CPUExecutionProvider"])

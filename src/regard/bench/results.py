@@ -16,7 +16,7 @@ import torch
 
 from regard import __version__
 from regard.config import ConfigError, from_dict, to_dict
-from regard.tasks.folder import read_json, write_json
+from regard.tasks.base.folder import read_json, write_json
 
 
 class BenchError(RuntimeError):
@@ -75,15 +75,11 @@ class Report:
         return any(row.ours is not None for row in self.rows)
 
 
+Figures = Sequence[float]
+
+
 def compared(
-    ours: Sequence[float],
-    theirs: Sequence[float],
-    *,
-    work: str,
-    setting: str,
-    unit: str,
-    peer: str,
-    notes: str = "",
+    ours: Figures, theirs: Figures, *, work: str, setting: str, unit: str, peer: str, notes: str = ""
 ) -> Row:
     """A row from the figures of both sides, round by round, in its unit."""
     both = zip(ours, theirs, strict=True)

@@ -33,16 +33,17 @@ from regard.models.presets import DECODERS, ENCODERS, SEQ2SEQ
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.layers import TransformerLayer
 from regard.nn.stacks import TransformerConfig
-from regard.tasks.encoders.masked import MaskedBatch
-from regard.tasks.encoders.pretrain import PretrainLoss
-from regard.tasks.language.blocks import TextBatch
-from regard.tasks.language.learn import LanguageLoss
-from regard.tasks.pairs import PairBatch
-from regard.tasks.terminal import say
-from regard.tasks.translate import TranslationLoss
+from regard.tasks.base.terminal import say
+from regard.tasks.language.data import BlockBatch
+from regard.tasks.language.train import LanguageLoss
+from regard.tasks.pretraining.data import MaskedBatch
+from regard.tasks.pretraining.train import PretrainLoss
+from regard.tasks.translation.data import PairBatch
+from regard.tasks.translation.recipe import TranslateLossConfig
+from regard.tasks.translation.train import TranslationLoss
 from regard.train.average import AverageConfig
 from regard.train.engine import Engine
-from regard.train.objectives import HIDDEN, LossConfig
+from regard.train.objectives import HIDDEN
 from regard.train.optim import OptimizerConfig
 from regard.train.ranks import Ranks
 
@@ -151,12 +152,8 @@ def padded(lengths: Sequence[int], longest: int, vocabulary: int) -> tuple[Tenso
 
 
 def body(model: nn.Module) -> int:
-    return sum(
-        parameter.numel()
-        for layer in model.modules()
-        if isinstance(layer, TransformerLayer)
-        for parameter in layer.parameters()
-    )
+    layers = (part for part in model.modules() if isinstance(part, TransformerLayer))
+    return sum(parameter.numel() for layer in layers for parameter in layer.parameters())
 
 
 def masked(mean: int, longest: int, slots: int = 65_536) -> Work:
@@ -204,7 +201,7 @@ def language(longest: int = 1024, slots: int = 32_768) -> Work:
     batches = []
     for _ in range(BATCHES):
         text = laid([longest] * rows, slots, rows, longest, GPT)
-        batches.append(TextBatch(text, torch.randint(0, GPT, (slots,)), slots))
+        batches.append(BlockBatch(text, torch.randint(0, GPT, (slots,)), slots))
     ids = [torch.randint(0, GPT, (rows, longest)) for _ in range(BATCHES)]
     config = GPT2Config(vocab_size=GPT, attn_implementation="sdpa")
     flops = 6 * body(model) + 6 * GPT * 768 + 12 * 12 * longest / 2 * 768
@@ -251,7 +248,7 @@ def translation(size: str, vocabulary: int, slots: int, mean: int) -> Work:
         max_position_embeddings=512, attn_implementation="sdpa",
     )  # fmt: skip
     return Work(
-        lambda: stepping(engine(model.cuda(), TranslationLoss(model, LossConfig())), batches),
+        lambda: stepping(engine(model.cuda(), TranslationLoss(model, TranslateLossConfig())), batches),
         lambda: their_step(MarianMTModel(config), theirs),
         (statistics.fmean(map(sum, drawn)), statistics.fmean(counts)),
         6 * body(model) + 6 * vocabulary * d_model,

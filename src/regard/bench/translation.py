@@ -33,15 +33,16 @@ from regard.bench.timing import OURS, in_turns, rates
 from regard.bench.widen import widened, widens
 from regard.config import to_dict
 from regard.decode import DecodeConfig
+from regard.deploy.engine import token_names
+from regard.deploy.export import write_engine
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.stacks import Stack, TransformerConfig
-from regard.tasks.deploy.engine import token_names
-from regard.tasks.deploy.export import write_engine
-from regard.tasks.evaluate import score
-from regard.tasks.faster import Precision
-from regard.tasks.folder import FORMAT, whole, write_json, write_weights
-from regard.tasks.terminal import say
-from regard.tasks.translator import Translator, encode_sources
+from regard.tasks.base.faster import Precision
+from regard.tasks.base.folder import FORMAT, whole, write_json, write_weights
+from regard.tasks.base.terminal import say
+from regard.tasks.translation.evaluate import score
+from regard.tasks.translation.pieces import encode_sources
+from regard.tasks.translation.translator import Translator
 from regard.text import read_lines
 from regard.text.phrasebook import phrases
 
@@ -83,10 +84,7 @@ def find_task(console: Console) -> Task | None:
     if folder is None:
         say(console, f"translation: no translator in {', '.join(wanted)}: make demo trains one")
         return None
-    own = regard.load(folder, device="cpu")
-    if not isinstance(own, Translator):
-        say(console, f"translation: {folder} holds no translator")
-        return None
+    own = regard.load(folder, Translator, device="cpu")
     wide = widens(own.model)
     model = widened(own.model) if wide else own.model
     shape = "widened to base size" if wide else "as it is: not of a make that can be widened"
@@ -115,12 +113,9 @@ def theirs(folder: Path, task: Task, precision: Precision, search: DecodeConfig,
 
     own = task.translator
     cores = torch.get_num_threads()
+    workers, inside = (threads, 1) if threads else (1, cores)
     engine = ctranslate2.Translator(
-        str(folder),
-        device="cpu",
-        compute_type=precision,
-        inter_threads=threads or 1,
-        intra_threads=1 if threads else cores,
+        str(folder), device="cpu", compute_type=precision, inter_threads=workers, intra_threads=inside
     )
     torch.set_num_threads(cores)  # it sets the number for everybody
     names = token_names(own.tokenizer, own.model.config.decoder.vocabulary)
@@ -249,7 +244,8 @@ def compare(task: Task, work: Path) -> Iterator[Row]:
             side = ours(translator, search)
             peer = theirs(folder, task, precision, search, torch.get_num_threads())
             mine, other = side(task.sources), peer(task.sources)
-            figures = [_bleu(texts, task.references) for texts in (mine, other)]
+            scores = [score(texts, [task.references], ("bleu",)) for texts in (mine, other)]
+            figures = [each["bleu"].value for each in scores]
             same = sum(one == two for one, two in zip(mine, other, strict=True)) / len(mine)
             lost = f", {bleu[name]} in float32" if bleu[name] else ""
             bleu[name] = bleu[name] or f"{figures[0]:.2f}"
@@ -286,9 +282,7 @@ def latency(folder: Path, engine: Path, texts: Path, precision: Precision) -> It
 def singly(folder: str, engine: str, texts: str, precision: Precision) -> list[float]:
     """Milliseconds for each text; by CTranslate2 if it is given a folder."""
     lines, search = Path(texts).read_text(encoding="utf-8").splitlines()[:SINGLE], SEARCHES["greedy"]
-    own = regard.load(folder, device="cpu", precision="float32" if engine else precision)
-    if not isinstance(own, Translator):
-        raise ValueError(f"{folder} holds no translator")
+    own = regard.load(folder, Translator, device="cpu", precision="float32" if engine else precision)
     side = ours(own, search)
     if engine:
         side = theirs(Path(engine), Task(own, lines, [], "", wide=True), precision, search, 0)
@@ -305,9 +299,7 @@ def slow_ones(task: Task, kinds: Mapping[Literal["float32", "int8"], Translator]
     try:
         ready = of_transformers(task)
     except ImportError as error:
-        yield skipped(
-            error, work="sentences, text to text", setting="float32", unit="sentences/s", peer="transformers"
-        )
+        yield skipped(error, work=WORK, setting="float32", unit=UNIT, peer="transformers")
         return
     for name, search in SEARCHES.items():
         other = ready(search)
@@ -343,11 +335,11 @@ def save(task: Task, work: Path) -> tuple[Path, Path]:
 def memory(folder: Path, engine_folder: Path, texts: Path) -> Iterator[Row]:
     """Of fresh processes: what they held at most. Fewer sentences at a time take less, and longer."""
     plain = f"t = regard.load({str(folder)!r}, device='cpu', precision='int8')"
-    engine = f"t = regard.tasks.deploy.engine.open_deployed(Path({str(engine_folder)!r}), device='cpu')"
+    engine = f"t = regard.deploy.engine.open_deployed(Path({str(engine_folder)!r}), device='cpu')"
 
     def most(opened: str, settings: str = "") -> float:
         code = (
-            "import re, regard, regard.tasks.deploy.engine; from pathlib import Path\n"
+            "import re, regard, regard.deploy.engine; from pathlib import Path\n"
             f"{opened}\nlines = Path({str(texts)!r}).read_text(encoding='utf-8').splitlines()\n"
             f"t.translate(lines{settings})\n"
             f"print(re.search('VmHWM:\\s+(\\d+)', Path({str(STATUS)!r}).read_text())[1])"
@@ -361,10 +353,6 @@ def memory(folder: Path, engine_folder: Path, texts: Path) -> Iterator[Row]:
             [most(plain, settings)], [theirs], work="a process that translates", setting=f"int8{settings}",
             unit="MiB at most", peer=f"{named('ctranslate2')} in regard",
         )  # fmt: skip
-
-
-def _bleu(texts: list[str], references: list[str]) -> float:
-    return score(texts, [references], ("bleu",))["bleu"].value
 
 
 def measure(console: Console) -> Report | None:

@@ -60,12 +60,8 @@ def widened(
     """For a model that `widens`."""
     config = model.config
     body = cast(TransformerConfig, config.encoder.body)
-    body = replace(
-        body,
-        layers=layers,
-        attention=replace(body.attention, heads=heads),
-        feed_forward=replace(body.feed_forward, d_ff=d_ff),
-    )
+    attention, feed_forward = replace(body.attention, heads=heads), replace(body.feed_forward, d_ff=d_ff)
+    body = replace(body, layers=layers, attention=attention, feed_forward=feed_forward)
     positions = PositionsConfig(kind="learned", longest=POSITIONS)
 
     def side(own: EncoderConfig | DecoderConfig) -> EncoderConfig | DecoderConfig:

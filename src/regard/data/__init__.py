@@ -7,7 +7,7 @@ packed = [pack([store["source"][i] for i in batch]) for batch in plan.batches(ep
 
 from regard.data.batches import BatchConfig, Plan, prefetch
 from regard.data.packing import Packed, Shape, pack, pack_flat, spread
-from regard.data.store import Column, Store, StoreError, fingerprint, id_type, open_or_build
+from regard.data.store import Column, Store, StoreError, fingerprint, id_type, open_or_build, ragged
 
 __all__ = [
     "BatchConfig",
@@ -23,5 +23,6 @@ __all__ = [
     "pack",
     "pack_flat",
     "prefetch",
+    "ragged",
     "spread",
 ]

@@ -178,10 +178,6 @@ class Plan:
             epoch += 1
         return epoch, step
 
-    def efficiency(self, epoch: int = 0) -> float:
-        """Real tokens for each slot."""
-        return float(self.lengths.sum() / (len(self.epoch(epoch)) * self.slots.sum()))
-
 
 def _whole(lengths: npt.NDArray[Any]) -> Indices:
     if lengths.size and lengths.dtype.kind not in "iu":

@@ -30,6 +30,7 @@ import numpy.typing as npt
 from tokenizers import pre_tokenizers
 
 from regard.config import check_choices
+from regard.data.hashing import uniform
 from regard.text.specials import BYTES
 from regard.text.tokenizer import Tokenizer
 
@@ -64,7 +65,7 @@ class MaskingConfig:
     fresh: bool = True
     """Choose anew in every epoch (RoBERTa), or (false) among a few `copies` in turn (BERT)."""
     copies: int = 10
-    """Different choices for each example where they are not fresh; 1 makes all epochs the same."""
+    """Different choices for each sequence where they are not fresh; 1 makes all epochs the same."""
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -221,22 +222,6 @@ class Corruption:
                 f"ids go from {flat.min()} to {flat.max()}, but the vocabulary has {self.vocabulary}: "
                 "give the ids of the tokenizer that this was made for"
             )
-
-
-def uniform(*coordinates: npt.ArrayLike) -> Floats:
-    """Numbers in [0, 1), one for each point: a hash of its whole coordinates, so always the same."""
-    key = np.zeros(1, dtype=np.uint64)
-    for each in coordinates:
-        point = np.atleast_1d(each).astype(np.uint64) + np.uint64(1)
-        key = _mixed(key + np.uint64(0x9E3779B97F4A7C15) * point)
-    return (key >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-def _mixed(key: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """The finaliser of splitmix64 (Steele et al. 2014)."""
-    key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    key = (key ^ (key >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return key ^ (key >> np.uint64(31))
 
 
 def span_tail(mean: float) -> Floats:

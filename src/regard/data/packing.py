@@ -48,12 +48,8 @@ class Packed:
     """Real ones: they come first."""
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "Packed":
-        return Packed(
-            ids=self.ids.to(device, non_blocking=non_blocking),
-            layout=self.layout.to(device, non_blocking=non_blocking),
-            tokens=self.tokens,
-            sequences=self.sequences,
-        )
+        ids, layout = self.ids.to(device, non_blocking=non_blocking), self.layout
+        return Packed(ids, layout.to(device, non_blocking=non_blocking), self.tokens, self.sequences)
 
     def pin(self) -> "Packed":
         """The same in memory that a GPU can copy from by itself, while the host goes on."""

@@ -72,6 +72,14 @@ class Column:
         return self.values[places]
 
 
+def ragged(rows: Sequence[Sequence[int]]) -> Column:
+    """Sequences in memory, as a store has them on disk."""
+    offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows], dtype=np.int64)])
+    parts = [np.asarray(row, dtype=np.int32) for row in rows]
+    flat = np.concatenate(parts) if parts else np.empty(0, np.int32)
+    return Column(flat, offsets.astype(np.int64))
+
+
 class Store:
     """An open store: columns by name, all with the same number of sequences."""
 
@@ -102,12 +110,8 @@ def _about(folder: Path) -> dict[str, Any] | None:
         about = json.loads((folder / "store.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    ours = (
-        isinstance(about, dict)
-        and about.get("format") == FORMAT
-        and {"fingerprint", "columns"} <= about.keys()
-    )
-    return about if ours else None
+    ours = isinstance(about, dict) and about.get("format") == FORMAT
+    return about if ours and {"fingerprint", "columns"} <= about.keys() else None
 
 
 def _holds(folder: Path, wanted: str, columns: Mapping[str, npt.DTypeLike]) -> bool:
@@ -136,10 +140,7 @@ def _mapped(folder: Path, name: str, *, dtype: str, sequences: int, values: int)
 
 
 def open_or_build(
-    folder: Path | str,
-    wanted: str,
-    columns: Mapping[str, npt.DTypeLike],
-    rows: Callable[[], Iterable[Row]],
+    folder: Path | str, wanted: str, columns: Mapping[str, npt.DTypeLike], rows: Callable[[], Iterable[Row]]
 ) -> Store:
     """The store in this folder if it has the wanted fingerprint, or else a new one in its place. `rows` is
     called only to build: each row gives a sequence of numbers (or one number) for every column. Memory use
@@ -199,8 +200,7 @@ class _Writer:
     """One column's two files, written in large pieces."""
 
     def __init__(self, folder: Path, name: str, dtype: np.dtype[Any], files: ExitStack) -> None:
-        self.name = name
-        self.dtype = dtype
+        self.name, self.dtype = name, dtype
         self.values_file = files.enter_context((folder / f"{name}.values").open("wb"))
         self.offsets_file = files.enter_context((folder / f"{name}.offsets").open("wb"))
         self.held: list[npt.NDArray[Any]] = []

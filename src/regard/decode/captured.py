@@ -29,7 +29,8 @@ from torch import Tensor
 from regard.layout import Layout
 from regard.models.decoder import Decoder
 from regard.nn.kernels import attend_shown, shown_keys
-from regard.nn.layers import TransformerLayer
+from regard.nn.layers import Sublayer, TransformerLayer
+from regard.nn.masks import Mask
 from regard.nn.multihead import SelfAttention
 from regard.nn.stacks import Stack
 from regard.nn.state import Rows, TransformerState, check_rows
@@ -58,6 +59,8 @@ class CapturedStepper:
         heads = {layer.attention.kv_heads for layer in decoder.body.each}
         if len(heads) > 1:
             raise ValueError("captured steps need as many heads in every layer, but some were pruned")
+        if decoder.body.each[0].attention.score is not None:
+            raise ValueError("captured steps are for the scaled dot product, but attention.score is another")
         if decoder.training:
             raise ValueError("the decoder is in training mode, and its dropout would be captured: eval() it")
         if precision == "bfloat16":
@@ -289,20 +292,19 @@ class _Slots:
         decoder = self.decoder
         x = decoder.embedding(self._tokens, self.lengths, self.room)
         masks: dict[int | None, Tensor] = {}
-        for index, layer in enumerate(self._body.each):
-            before = self._body.masks[index].before
+
+        def ways(index: int, layer: TransformerLayer, mask: Mask) -> tuple[Sublayer, None]:
+            attention, before = layer.attention, mask.before
             if self._attend_next is not None:
                 shown = None
-            elif layer.attention.bias is not None:  # each layer may have learned its own
-                shown = self._shown(before, layer.attention)
+            elif attention.bias is not None:  # each layer may have learned its own
+                shown = self._shown(before, attention)
             else:
-                shown = masks[before] if before in masks else self._shown(before, layer.attention)
+                shown = masks[before] if before in masks else self._shown(before, attention)
                 masks[before] = shown
-            look = partial(self._look, attention=layer.attention, index=index, shown=shown)
-            x = _through(layer, x, look)
-        if self._body.final_norm is not None:
-            x = self._body.final_norm(x)
-        self._logits.copy_(self._head(x))
+            return partial(self._look, attention=attention, index=index, shown=shown), None
+
+        self._logits.copy_(self._head(self._body.through(x, ways)))
 
     def _shown(self, before: int | None, attention: SelfAttention) -> Tensor:
         """What is added to the scores of all keys that there is room for."""
@@ -342,7 +344,3 @@ class _Slots:
             for value in vars(part).values()
             if isinstance(value, Tensor)
         ]
-
-
-def _through(layer: TransformerLayer, x: Tensor, look: Callable[[Tensor], Tensor]) -> Tensor:
-    return layer.feed_forward_residual(layer.attention_residual(x, look), layer.feed_forward)

@@ -9,6 +9,17 @@ from regard.config import check_choices
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DecodeConfig:
+    """How a translator or a language model searches for its text.
+
+    >>> translator = regard.load("runs/phrasebook", regard.Translator)
+    >>> likeliest = regard.DecodeConfig(method="greedy")
+    >>> translator.translate("Where is the station?", decoding=likeliest).text
+    'Wo ist der Bahnhof?'
+    >>> regard.DecodeConfig(beam=2, n_best=3)
+    Traceback (most recent call last):
+    ValueError: n_best=3 hypotheses cannot come out of beam=2: widen the beam
+    """
+
     method: Literal["beam", "greedy", "sample"] = "beam"
     """Search with a beam, take the likeliest token each time, or draw tokens at random."""
     beam: int = 5

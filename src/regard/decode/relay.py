@@ -21,7 +21,7 @@ from regard.decode.search import search
 from regard.decode.stepper import Request, Search
 
 Batch = TypeVar("Batch")
-Found = list[list[Hypothesis]]
+Hypotheses = list[list[Hypothesis]]
 
 
 class Together(Protocol):
@@ -38,7 +38,7 @@ class _Runner(Generic[Batch]):
     work: Search
     tokens: Int[Tensor, "rows"] | None = None
     """What comes next in each row; None before the start, and when it is done."""
-    found: Found | None = None
+    found: Hypotheses | None = None
 
     def go(self, scores: Float[Tensor, "rows vocab"] | None) -> None:
         try:
@@ -49,7 +49,7 @@ class _Runner(Generic[Batch]):
 
 def relay(
     stepper: Together, batches: Iterator[Batch], begin: Callable[[Batch], Request], few: int
-) -> Iterator[tuple[Batch, Found]]:
+) -> Iterator[tuple[Batch, Hypotheses]]:
     """Each batch with the hypotheses of its sources, as it is done. `begin` makes the request of a batch; the
     next one is begun when fewer than `few` rows are under way."""
     running: list[_Runner[Batch]] = []
@@ -74,8 +74,8 @@ def relay(
             yield from _done(running)
 
 
-def _done(running: list[_Runner[Batch]]) -> Iterator[tuple[Batch, Found]]:
+def _done(running: list[_Runner[Batch]]) -> Iterator[tuple[Batch, Hypotheses]]:
     """They leave."""
     ended = [each for each in running if each.found is not None]
     running[:] = [each for each in running if each.found is None]
-    yield from ((each.batch, cast(Found, each.found)) for each in ended)
+    yield from ((each.batch, cast(Hypotheses, each.found)) for each in ended)

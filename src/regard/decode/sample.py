@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from regard.data.hashing import GOLDEN, mixed
 from regard.decode.config import DecodeConfig, Hypothesis, rank
 from regard.decode.rules import Scores, likeliest, top
 from regard.decode.stepper import Request, Search, on_the_way, real, to_host
@@ -182,25 +183,20 @@ def keep_min_p(scores: Scores, share: float) -> Scores:
 
 
 Streams = npt.NDArray[np.uint64]
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def sample_streams(seed: int, keys: Sequence[int], samples: int) -> Streams:
     """A stream of random numbers for each sample of each source, known by the source's key."""
     numbers = np.array([key % 2**64 for key in keys], dtype=np.uint64)
-    by_source = _mixed(_mixed(np.full(len(keys), seed % 2**64, dtype=np.uint64)) + numbers)
-    return _mixed(by_source[:, None] + np.arange(samples).astype(np.uint64)).reshape(-1)
+    by_source = _next(_next(np.full(len(keys), seed % 2**64, dtype=np.uint64)) + numbers)
+    return _next(by_source[:, None] + np.arange(samples).astype(np.uint64)).reshape(-1)
 
 
 def uniform(streams: Streams, step: int) -> npt.NDArray[np.float64]:
     """The number of this step in each stream, in [0, 1)."""
-    mixed = _mixed(streams + np.uint64(step * int(GOLDEN) % 2**64))
-    return (mixed >> np.uint64(12)).astype(np.float64) * 2.0**-52
+    bits = _next(streams + np.uint64(step * int(GOLDEN) % 2**64))
+    return (bits >> np.uint64(12)).astype(np.float64) * 2.0**-52
 
 
-def _mixed(x: Streams) -> Streams:
-    """The output function of SplitMix64 (Steele et al. 2014): every bit depends on every bit."""
-    x = x + GOLDEN
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+def _next(streams: Streams) -> Streams:
+    return mixed(streams + GOLDEN)

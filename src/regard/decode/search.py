@@ -9,6 +9,7 @@ found[0][0].ids
 
 import reprlib
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -44,15 +45,9 @@ def decode(
 
     The model's mode is the caller's business: `model.eval()` before, or its dropout decodes too.
     """
+    config = config or DecodeConfig()
     request = check(
-        stepper,
-        state,
-        prefixes,
-        end=end,
-        config=config or DecodeConfig(),
-        maximums=maximums,
-        suppressed=suppressed,
-        keys=keys,
+        stepper, state, prefixes, end=end, config=config, maximums=maximums, suppressed=suppressed, keys=keys
     )
     return run(request)
 
@@ -93,14 +88,7 @@ def steps(
             "choose greedy or sample"
         )
     request = check(
-        stepper,
-        state,
-        prefixes,
-        end=end,
-        config=config,
-        maximums=maximums,
-        suppressed=suppressed,
-        keys=keys,
+        stepper, state, prefixes, end=end, config=config, maximums=maximums, suppressed=suppressed, keys=keys
     )
     return sample.steps(request) if len(prefixes) else iter(())
 
@@ -132,16 +120,10 @@ def check(
     if any(id < 0 for id in suppressed):
         raise ValueError(f"suppressed has {min(suppressed)}: ids are 0 or more")
     limits = [config.maximum] * count if maximums is None else [min(m, config.maximum) for m in maximums]
-    return Request(
-        stepper=stepper,
-        state=state,
-        prefixes=prefixes,
-        maximums=torch.tensor(limits, dtype=torch.int64, device="cpu"),
-        ends=torch.tensor(ends, dtype=torch.int64, device="cpu"),
-        suppressed=torch.tensor(sorted(suppressed), dtype=torch.int64, device="cpu"),
-        keys=range(count) if keys is None else keys,
-        config=config,
-    )
+    ids = partial(torch.tensor, dtype=torch.int64, device="cpu")
+    numbers = range(count) if keys is None else keys
+    never = ids(sorted(suppressed))
+    return Request(stepper, state, prefixes, ids(limits), ids(ends), never, numbers, config)
 
 
 def _check_rows(state: State, prefixes: Sequence[Sequence[int]]) -> None:

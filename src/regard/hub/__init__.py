@@ -4,6 +4,7 @@ from regard.hub.files import HubError, HubWarning
 from regard.hub.folder import (
     Checkpoint,
     DecoderCheckpoint,
+    head_kind,
     is_decoder,
     is_foreign,
     read_decoder,
@@ -16,6 +17,7 @@ __all__ = [
     "DecoderCheckpoint",
     "HubError",
     "HubWarning",
+    "head_kind",
     "is_decoder",
     "is_foreign",
     "read_decoder",

@@ -8,6 +8,7 @@ the folder is read back and compared before it gets its name.
 import os
 import re
 import shutil
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,19 +17,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from regard.hub.decoders import (
-    check_architecture,
-    check_decoder,
-    decoder_facts,
-    generation_facts,
-    read_decoder_config,
-    tie,
-)
+from regard.hub import decoders
 from regard.hub.families import DECODERS, ENCODERS, GPT2
 from regard.hub.files import (
     INDEX,
     WEIGHTS,
     HubError,
+    HubWarning,
     read_table,
     read_table_if_there,
     read_tensors,
@@ -96,6 +91,21 @@ def is_decoder(folder: Path) -> bool:
     return isinstance(kind, str) and kind in DECODERS
 
 
+def head_kind(folder: Path) -> str:
+    """What such a folder is for: the kind of its head (masked, classify, tag, embed), or "language"."""
+    if is_decoder(folder):
+        return "language"
+    folder = _checked(folder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HubWarning)  # reading it says the same again
+        sentences = read_sentences(folder)
+    if sentences and sentences.head:
+        return sentences.head.kind
+    root = sentences.root if sentences else folder
+    facts = Facts(root / "config.json", ENCODERS)
+    return facts.kind(() if facts.table.get("architectures") else _tensors(root, facts)[1]) or "embed"
+
+
 def read_folder(folder: Path) -> Checkpoint:
     """An encoder's folder as it is; nothing in it is executed. The attention weights' dropout is not taken
     over: the fused kernels have none. A language model is refused: it has no encoder."""
@@ -146,14 +156,14 @@ def read_decoder(folder: Path) -> DecoderCheckpoint:
     search is the caller's choice."""
     folder = _checked(folder)
     facts = Facts(folder / "config.json", DECODERS)
-    check_architecture(facts)
+    decoders.check_architecture(facts)
     if (folder / MODULES).exists():
         raise HubError(
             f"{folder / MODULES}: a model for vectors of sentences, no language model; take the file out if "
             "you want the model below all the same"
         )
     file, tensors = _tensors(folder, facts)
-    config = read_decoder_config(facts, tied=tie(tensors, facts))
+    config = decoders.read_decoder_config(facts, tied=decoders.tie(tensors, facts))
     weights, _ = read_weights(tensors, config, facts.family, file)
     warn_left_out(tensors, file)
     tokenizer, most = read_tokenizer(folder, facts.family, config.vocabulary, lower_case=False)
@@ -208,8 +218,7 @@ def _write(checkpoint: Checkpoint, folder: Path) -> None:
     _check_sizes(checkpoint, encoder.vocabulary, encoder.positions.longest)
     model, dense = write_names(checkpoint.weights, config, family)
     write_json(
-        folder / "config.json",
-        config_facts(config, family, tokenizer, checkpoint.labels, checkpoint.problem),
+        folder / "config.json", config_facts(config, family, tokenizer, checkpoint.labels, checkpoint.problem)
     )
     write_tensors(folder / WEIGHTS, model)
     write_tokenizer(folder, tokenizer, longest=checkpoint.longest, segments=encoder.embedding.segments > 1)
@@ -220,11 +229,11 @@ def _write(checkpoint: Checkpoint, folder: Path) -> None:
 
 def _write_decoder(checkpoint: DecoderCheckpoint, folder: Path) -> None:
     config, tokenizer = checkpoint.config, checkpoint.tokenizer
-    body = check_decoder(config)
+    body = decoders.check_decoder(config)
     _check_sizes(checkpoint, config.vocabulary, config.positions.longest)
     model, _ = write_names(checkpoint.weights, config, GPT2)
-    write_json(folder / "config.json", decoder_facts(config, body, tokenizer))
-    write_json(folder / "generation_config.json", generation_facts(tokenizer))
+    write_json(folder / "config.json", decoders.decoder_facts(config, body, tokenizer))
+    write_json(folder / "generation_config.json", decoders.generation_facts(tokenizer))
     write_tensors(folder / WEIGHTS, model)
     write_tokenizer(folder, tokenizer, longest=checkpoint.longest, segments=False, framed=False)
     _open_to_all(folder)
@@ -247,7 +256,7 @@ def _open_to_all(folder: Path) -> None:
 
 
 def _compare(meant: Checkpoint, written: Checkpoint) -> None:
-    """What cannot be told from the folder any more is not its business: dropout and first values."""
+    """What cannot be read from the folder any more is not its business: dropout and first values."""
     _compare_weights(meant.weights, written.weights)
     labels = written.labels if isinstance(meant.config.head, ClassifyConfig | TagConfig) else ()
     if meant.longest != written.longest or (meant.labels and meant.labels != labels):

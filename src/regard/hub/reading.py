@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from regard.hub.families import DECODERS, ENCODERS, Family
+from regard.hub.families import DECODERS, ENCODERS, TABLES, Family
 from regard.hub.files import HubError, read_table
 from regard.hub.keys import check_keys, refuse_code
 from regard.models.encoder import EncoderConfig
@@ -27,28 +27,11 @@ from regard.nn.stacks import TransformerConfig
 Problem = Literal["single", "multi", "number"]
 Activation = Literal["gelu", "gelu_tanh", "relu"]
 
-_ACTIVATIONS: dict[str, Activation] = {
-    "gelu": "gelu",
-    "gelu_python": "gelu",
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "gelu_python_tanh": "gelu_tanh",
-    "relu": "relu",
-}
-_PROBLEMS: dict[str, Problem] = {
-    "single_label_classification": "single",
-    "multi_label_classification": "multi",
-    "regression": "number",
-}
+_ACTIVATIONS: dict[str, Activation] = TABLES["config"]["activations"]
+_PROBLEMS: dict[str, Problem] = TABLES["config"]["problems"]
 _MOST = 2**28
 """No count of a model is higher: products of two still fit into a size."""
-_KINDS = {
-    "ForPreTraining": "masked",
-    "ForMaskedLM": "masked",
-    "ForSequenceClassification": "classify",
-    "ForTokenClassification": "tag",
-    "Model": "embed",
-}
+_KINDS: dict[str, str] = TABLES["config"]["endings"]
 
 
 class Facts:
@@ -71,7 +54,7 @@ class Facts:
         return self.table.get("tie_word_embeddings") is not False
 
     def get(self, word: str) -> Any:
-        return self.table.get(self.family.keys.get(word, ""), self.family.defaults[word])
+        return self.table.get(self.family.keys.get(word, ""), self.family.defaults.get(word))
 
     def count(self, word: str, least: int = 1) -> int:
         value = self.get(word)
@@ -220,8 +203,8 @@ def _read_labels(facts: Facts, tensors: Mapping[str, Tensor]) -> tuple[str, ...]
         (tensors[n] for n in ("classifier.weight", "classifier.out_proj.weight") if n in tensors), None
     )
     if names is None:
-        told = facts.table.get("num_labels", facts.table.get("_num_labels", 2))
-        rows = len(output) if output is not None and output.dim() else told
+        count = facts.table.get("num_labels", facts.table.get("_num_labels", 2))
+        rows = len(output) if output is not None and output.dim() else count
         if type(rows) is not int or not 0 < rows <= 100_000:
             raise HubError(f"{facts.path}: num_labels={rows!r:.60} must be a whole number from 1 to 100000")
         return tuple(f"LABEL_{index}" for index in range(rows))

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from regard.hub.families import DENSE
+from regard.hub.families import DENSE, TABLES
 from regard.hub.files import (
     HubError,
     HubWarning,
@@ -32,20 +32,8 @@ from regard.models.heads import EmbedConfig, PoolConfig
 
 MODULES = "modules.json"
 _SETTINGS = "sentence_bert_config.json"
-_POOLS: dict[str, Literal["first", "mean", "max", "last"]] = {
-    "cls": "first",
-    "mean": "mean",
-    "max": "max",
-    "lasttoken": "last",
-}
-_FLAGS = {
-    "pooling_mode_cls_token": "cls",
-    "pooling_mode_max_tokens": "max",
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
-    "pooling_mode_weightedmean_tokens": "weightedmean",
-    "pooling_mode_lasttoken": "lasttoken",
-}
+_POOLS: dict[str, Literal["first", "mean", "max", "last"]] = TABLES["pooling"]["modes"]
+_FLAGS: dict[str, str] = TABLES["pooling"]["flags"]
 _KINDS = ("Transformer", "Pooling", "Dense", "Normalize")
 _TANH = ("torch.nn.modules.activation.Tanh", "torch.nn.Tanh")
 
@@ -82,14 +70,8 @@ def read_sentences(folder: Path) -> Sentences | None:
         project, dense = _read_dense(places["Dense"], folder) if "Dense" in places else (0, {})
         head = EmbedConfig(pool=pool, project=project, normalised="Normalize" in places)
     _warn_of_prompts(folder)
-    return Sentences(
-        root=root,
-        head=head,
-        dense=dense,
-        longest=longest,
-        lower_case=settings.get("do_lower_case") is True,
-        width=width,
-    )
+    lower = settings.get("do_lower_case") is True
+    return Sentences(root=root, head=head, dense=dense, longest=longest, lower_case=lower, width=width)
 
 
 def _read_modules(folder: Path, path: Path) -> dict[str, Path | None]:
@@ -126,9 +108,8 @@ def _read_pooling(place: Path | None, folder: Path) -> tuple[PoolConfig, int | N
     modes = [modes] if isinstance(modes, str) else modes
     if not isinstance(modes, list) or len(modes) != 1 or modes[0] not in _POOLS:
         raise HubError(f"{path}: pooling {modes!r} is not supported, only one of {', '.join(_POOLS)}")
-    return PoolConfig(kind=_POOLS[modes[0]]), facts.get(
-        "embedding_dimension", facts.get("word_embedding_dimension")
-    )
+    width = facts.get("embedding_dimension", facts.get("word_embedding_dimension"))
+    return PoolConfig(kind=_POOLS[modes[0]]), width
 
 
 def _read_dense(place: Path | None, folder: Path) -> tuple[int, dict[str, Tensor]]:
@@ -183,13 +164,11 @@ def write_sentences(
     if head.normalised:
         modules.append(("Normalize", f"{len(modules)}_Normalize"))
         (folder / modules[-1][1]).mkdir()
-    write_json(
-        folder / MODULES,
-        [
-            {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
-            for index, (kind, path) in enumerate(modules)
-        ],
-    )
+    listed = [
+        {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for index, (kind, path) in enumerate(modules)
+    ]
+    write_json(folder / MODULES, listed)
     write_json(folder / _SETTINGS, {"max_seq_length": longest, "do_lower_case": False})
     write_json(folder / "config_sentence_transformers.json", {"prompts": {}, "default_prompt_name": None})
 

@@ -9,7 +9,7 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 
-from regard.hub.families import GPT2, Family
+from regard.hub.families import GPT2, TABLES, Family
 from regard.hub.files import HubError, read_json, read_table_if_there, read_text, write_json
 from regard.hub.keys import refuse_code
 from regard.text import Tokenizer
@@ -17,15 +17,7 @@ from regard.text.specials import Role, Specials, template
 
 _FILE = "tokenizer.json"
 _LIMIT = 256 * 2**20
-_ROLES: dict[Role, str] = {
-    "pad": "pad_token",
-    "unknown": "unk_token",
-    "start": "bos_token",
-    "end": "eos_token",
-    "cls": "cls_token",
-    "sep": "sep_token",
-    "mask": "mask_token",
-}
+_ROLES: dict[Role, str] = TABLES["tokens"]
 _END = "<|endoftext|>"
 _MAKE = "make one with transformers: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
 
@@ -111,12 +103,8 @@ def _from_words(folder: Path, facts: Mapping[str, Any]) -> Any:
     if lines[-1] == "":
         lines.pop()
     vocabulary = {token: id for id, token in enumerate(lines)}
-    names = _special_tokens(
-        folder,
-        facts,
-        vocabulary,
-        {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"},
-    )
+    usual = {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"}
+    names = _special_tokens(folder, facts, vocabulary, usual)
     tokenizer = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=names["unk"]))
     tokenizer.normalizer = normalizers.BertNormalizer(
         clean_text=True,
@@ -170,8 +158,8 @@ def _with_ends(text: str, folder: Path, facts: Mapping[str, Any]) -> Tokenizer:
     """With the start and end that tokenizer_config.json or the map of special tokens names, where they are
     not those that their spelling tells: a text that is generated must come to its end."""
     tokenizer = Tokenizer(text)
-    told = {**read_table_if_there(folder / "special_tokens_map.json"), **facts}
-    start, end = (_told(told, role) or getattr(tokenizer.specials, role) for role in ("start", "end"))
+    named = {**read_table_if_there(folder / "special_tokens_map.json"), **facts}
+    start, end = (_named(named, role) or getattr(tokenizer.specials, role) for role in ("start", "end"))
     for name in (start, end):
         if name is not None and name not in tokenizer.vocabulary:
             raise HubError(f"{folder}: the special token {name!r:.60} is not in the vocabulary; {_MAKE}")
@@ -179,7 +167,7 @@ def _with_ends(text: str, folder: Path, facts: Mapping[str, Any]) -> Tokenizer:
     return tokenizer if specials == tokenizer.specials else _unframed(text, specials)
 
 
-def _told(facts: Mapping[str, Any], role: Role) -> str | None:
+def _named(facts: Mapping[str, Any], role: Role) -> str | None:
     token = facts.get(_ROLES[role])
     return str(token.get("content") if isinstance(token, dict) else token) if token else None
 
@@ -199,10 +187,10 @@ def _special_tokens(
     added = read_table_if_there(folder / "added_tokens.json")
     if any(token not in vocabulary for token in added):
         raise HubError(f"{folder / 'added_tokens.json'}: more tokens than the vocabulary; {_MAKE}")
-    told = read_table_if_there(folder / "special_tokens_map.json")
+    named = read_table_if_there(folder / "special_tokens_map.json")
     names = {}
     for role, name in usual.items():
-        value = facts.get(f"{role}_token", told.get(f"{role}_token")) or name
+        value = facts.get(f"{role}_token", named.get(f"{role}_token")) or name
         names[role] = str(value.get("content", name) if isinstance(value, dict) else value)
         if names[role] not in vocabulary:
             raise HubError(f"{folder}: the special token {names[role]!r} is not in the vocabulary; {_MAKE}")
@@ -212,18 +200,15 @@ def _special_tokens(
 def write_tokenizer(
     folder: Path, tokenizer: Tokenizer, *, longest: int, segments: bool, framed: bool = True
 ) -> None:
-    """As a PreTrainedTokenizerFast, which takes tokenizer.json as it is. Without `segments`, it is told not
+    """As a PreTrainedTokenizerFast, which takes tokenizer.json as it is. Without `segments`, it is set not
     to give any to the model. Not `framed`, it sets no [CLS] and [SEP] around a text: a language model reads
     the text alone."""
     path = tokenizer.save(folder / _FILE)
     if not framed and (tokenizer.specials.cls is not None or tokenizer.specials.sep is not None):
         tokenizer = _unframed(path.read_text(encoding="utf-8"), tokenizer.specials)
         tokenizer.save(path)
-    names = {
-        theirs: getattr(tokenizer.specials, ours)
-        for ours, theirs in _ROLES.items()
-        if getattr(tokenizer.specials, ours) is not None
-    }
+    roles = {theirs: getattr(tokenizer.specials, ours) for ours, theirs in _ROLES.items()}
+    names = {theirs: token for theirs, token in roles.items() if token is not None}
     inputs = ["input_ids", "token_type_ids", "attention_mask"]
     write_json(folder / "special_tokens_map.json", names)
     write_json(

@@ -81,9 +81,9 @@ def read_weights(
     for name, shape in wanted.items():
         if name in fresh:
             continue
-        names, turned = family.foreign(name, kind)
+        names, transposed = family.foreign(name, kind)
         part = torch.Size((shape[0] // len(names), *shape[1:]))
-        part = part[::-1] if turned else part
+        part = part[::-1] if transposed else part
         for each in names:
             if tensors[each].shape != part:
                 raise HubError(
@@ -91,7 +91,7 @@ def read_weights(
                     "copy the folder anew"
                 )
         parts = [as_float32(tensors.pop(each), each, where) for each in names]
-        parts = [each.t().contiguous() for each in parts] if turned else parts
+        parts = [each.t().contiguous() for each in parts] if transposed else parts
         weights[name] = parts[0] if len(parts) == 1 else torch.cat(parts)
     if fresh and isinstance(config, HeadedConfig):
         first = dict(Headed(config).named_parameters())
@@ -140,12 +140,12 @@ def write_names(
                 f"the weight {name} is {list(tensor.shape)}, but the configuration makes it "
                 f"{list(wanted[name])}"
             )
-        names, turned = family.foreign(name, kind)
+        names, transposed = family.foreign(name, kind)
         for each, part in zip(names, tensor.chunk(len(names)), strict=True):
             if each.startswith(DENSE):
                 dense[each.removeprefix(DENSE)] = part
             else:
-                model[("" if name.startswith("head.") else prefix) + each] = part.t() if turned else part
+                model[("" if name.startswith("head.") else prefix) + each] = part.t() if transposed else part
     if isinstance(config, HeadedConfig) and isinstance(config.head, MaskedConfig) and not config.head.tied:
         model |= {second: model[name] for second, name in family.aliases.items()}
     return model, dense

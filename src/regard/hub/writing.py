@@ -3,7 +3,7 @@
 import warnings
 from typing import Any
 
-from regard.hub.families import BERT, DISTILBERT, ROBERTA, Family
+from regard.hub.families import BERT, DISTILBERT, ROBERTA, TABLES, Family
 from regard.hub.files import HubError, HubWarning
 from regard.hub.reading import Problem
 from regard.models.decoder import DecoderConfig
@@ -14,17 +14,8 @@ from regard.nn.stacks import TransformerConfig
 from regard.text import Tokenizer
 
 _ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "relu": "relu"}
-_PROBLEMS = {
-    "single": "single_label_classification",
-    "multi": "multi_label_classification",
-    "number": "regression",
-}
-_ENDINGS = {
-    "masked": "ForMaskedLM",
-    "classify": "ForSequenceClassification",
-    "tag": "ForTokenClassification",
-    "embed": "Model",
-}
+_PROBLEMS = {ours: theirs for theirs, ours in TABLES["config"]["problems"].items()}
+_ENDINGS = {kind: ending for ending, kind in TABLES["config"]["endings"].items()}
 
 
 def family_of(config: HeadedConfig, tokenizer: Tokenizer) -> Family:
@@ -86,6 +77,7 @@ def check_body(config: EncoderConfig | DecoderConfig) -> TransformerConfig:
         "theirs is d_model / heads",
     )
     require(attention.bias, "attention.bias=false", "they have biases")
+    require(not attention.scored, f"attention.score={attention.score!r}", "theirs is the scaled dot product")
     require(
         inner.activation in _ACTIVATIONS,
         f"feed_forward.activation={inner.activation!r}",

@@ -12,8 +12,7 @@ of one width. An LSTM on a CPU may well be the faster one: there is little there
 """
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Literal
@@ -32,6 +31,7 @@ from regard.nn.multihead import AttentionConfig, SelfAttention
 from regard.nn.positions import PositionsConfig
 from regard.nn.recurrent import RecurrentConfig, RecurrentEncoder
 from regard.nn.stacks import TransformerConfig
+from regard.tasks.base.faster import thread_count
 from regard.train.ranks import find_device
 
 Kind = Literal["transformer", "recurrent"]
@@ -56,7 +56,7 @@ class ClaimsConfig:
     distances: tuple[int, ...] = (4, 8, 16, 24, 32, 64, 128)
     """From the token that matters to the one that asks for it."""
     symbols: int = 16
-    """That are to be told apart: guessing is right once in so many times."""
+    """That are to be distinguished: guessing is right once in so many times."""
     train_steps: int = 300
     batch: int = 32
     rate: float = 3e-3
@@ -108,10 +108,7 @@ class Claims:
 
 
 def measure(
-    config: ClaimsConfig | None = None,
-    *,
-    device: str = "auto",
-    tell: Callable[[str], None] | None = None,
+    config: ClaimsConfig | None = None, *, device: str = "auto", tell: Callable[[str], None] | None = None
 ) -> Claims:
     """All four. `tell` hears what is being done next. Speeds differ from run to run; all else is a function
     of the configuration, on one machine."""
@@ -158,12 +155,7 @@ def _weights(kind: Kind, config: ClaimsConfig) -> int:
 
 
 def build_encoder(
-    kind: Kind,
-    d_model: int,
-    *,
-    layers: int,
-    vocabulary: int = 32,
-    window: int | None = None,
+    kind: Kind, d_model: int, *, layers: int, vocabulary: int = 32, window: int | None = None
 ) -> Encoder:
     """Without dropout. A `window` is for Transformers."""
     body: TransformerConfig | RecurrentConfig = (
@@ -283,7 +275,7 @@ def recall_batch(
 def recall_accuracy(kind: Kind, distance: int, config: ClaimsConfig, seed: int) -> float:
     """Share of right answers on fresh examples after training on others, always of this distance. On one
     thread of the CPU, so that it is the same everywhere and no other work can slow it down much."""
-    with _one_thread():
+    with thread_count(1):
         torch.manual_seed(1000 * config.seed + seed)
         generator = torch.Generator().manual_seed(1000 * config.seed + seed)
         encoder = build_encoder(kind, config.d_model, layers=1, vocabulary=config.symbols + 1).config
@@ -307,13 +299,3 @@ def _train(model: Headed, distance: int, config: ClaimsConfig, generator: torch.
         F.cross_entropy(model(ids.flatten(), layout), answers).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

@@ -7,15 +7,11 @@ from pathlib import Path
 from rich.console import Console
 
 from regard.config import ConfigError
-from regard.look.explorer.asking import Explorer, Refused, check_text
+from regard.look.explorer.explorer import Explorer, Refused, check_text
 from regard.look.page import page, record
 from regard.look.server import HOST, Server
-from regard.tasks.encoders.embedder import Embedder
-from regard.tasks.encoders.tagger import Tagger
-from regard.tasks.language.generator import Generator
+from regard.tasks.base.terminal import counting, say
 from regard.tasks.load import load
-from regard.tasks.terminal import counting, say
-from regard.tasks.translator import Translator
 from regard.train.checkpoint import replace
 
 
@@ -26,7 +22,7 @@ def open_explorer(model: Path, device: str = "auto", example: str = "") -> Explo
 
 def look(
     model: Path,
-    texts: Sequence[str] = (),
+    texts: Sequence[str] | None = None,
     *,
     second: str | None = None,
     to: str | None = None,
@@ -38,6 +34,7 @@ def look(
 ) -> None:
     """Serve the page until it is interrupted; or, with `out`, save it with these texts in it. A page that is
     served begins with the one text, if there is one."""
+    texts = texts or ()
     if out is not None:
         save(model, texts, second=second, to=to, out=out, device=device, console=console)
         return
@@ -83,13 +80,13 @@ def save(
     if second is not None and len(texts) > 1:
         raise ConfigError(f"--second {second!r:.60} beside {len(texts)} texts: give one text")
     explorer = open_explorer(model, device)
-    task = explorer.task
-    if second is not None and isinstance(task, Generator | Tagger | Embedder):
+    languages = explorer.task.about().get("languages")
+    if second is not None and languages is None and not {"label", "fill"} & {*explorer.views}:
         raise ConfigError(f"--second {second!r:.60}: this {explorer.kind} reads one text: leave it out")
-    if to is not None and not isinstance(task, Translator):
+    if to is not None and languages is None:
         raise ConfigError(f"--to {to!r:.60}: this {explorer.kind} does not translate: leave it out")
-    if to is None and isinstance(task, Translator) and task.languages:
-        to = task.languages[0]  # as the page begins
+    if to is None and languages:
+        to = languages[0]  # as the page begins
     try:
         for text in texts:
             check_text(text)

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.layout import Layout
 from regard.nn.attention import additive_scores
 from regard.nn.masks import FULL, Mask
-from regard.nn.multihead import Asked, CrossAttention, SelfAttention
+from regard.nn.multihead import AttentionInputs, CrossAttention, SelfAttention
 from regard.nn.pooling import ScoredAttention
 from regard.nn.state import SelfCache
 
@@ -33,6 +33,8 @@ class Attended:
     scale: float | None = None
     direction: Tensor | None = None
     """Of an additive score."""
+    score: nn.Module | None = None
+    """In place of the scaled dot product; of all heads."""
 
     def scores(self, sequence: int) -> Tensor:
         q, k = wide(self.queries[sequence]), wide(self.keys[sequence])
@@ -46,11 +48,12 @@ class Attended:
         q, k = wide(self.queries[sequence]), wide(self.keys[sequence])
         return self._asked(q, k, sequence).weights(0)
 
-    def _asked(self, q: Tensor, k: Tensor, sequence: int = 0) -> Asked:
+    def _asked(self, q: Tensor, k: Tensor, sequence: int = 0) -> AttentionInputs:
         mask = self.mask
         if mask.chosen is not None:
             mask = Mask(mask.before, mask.after, mask.chosen[sequence : sequence + 1])
-        return Asked([q], [k], mask, None if self.bias is None else wide(self.bias), self.scale)
+        bias = None if self.bias is None else wide(self.bias)
+        return AttentionInputs([q], [k], mask, bias, self.scale, self.score)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,7 @@ class Keeper:
             layout.split(_picked(values, shared)) if self.with_values else None,
             mask,
             self._bias(own, layout.longest, queries.device),
+            score=own.score,
         )
 
     def of_cache(self, own: SelfAttention, queries: Tensor, mask: Mask, cache: SelfCache) -> Attended:
@@ -97,6 +101,7 @@ class Keeper:
             rows(cache.values) if self.with_values else None,
             mask,
             self._bias(own, whole.longest + 1, queries.device),
+            score=own.score,
         )
 
     def of_cross(
@@ -111,7 +116,7 @@ class Keeper:
     ) -> Attended:
         """From `CrossAttention.attend`; `rows` are the lengths of the decoder's sequences, of which several
         may ask one source."""
-        shared = tuple(head // (own.heads // own.kv_heads) for head in self.heads)
+        shared = self._shared(own)
         owners = _owners(rows, layout.host_lengths)
         key_parts = memory_layout.split(_picked(keys, shared))
         value_parts = memory_layout.split(_picked(values, shared)) if self.with_values else None
@@ -120,6 +125,7 @@ class Keeper:
             _picked(queries, self.heads).split(list(rows)),
             [key_parts[owner] for owner in owners],
             None if value_parts is None else [value_parts[owner] for owner in owners],
+            score=own.score,
         )
 
     @torch.no_grad()
@@ -148,7 +154,7 @@ class Keeper:
             direction=own.direction.detach().clone() if own.score == "additive" else None,
         )
 
-    def _shared(self, own: SelfAttention) -> tuple[int, ...]:
+    def _shared(self, own: SelfAttention | CrossAttention) -> tuple[int, ...]:
         """The heads of keys and values that serve the heads."""
         return tuple(head // (own.heads // own.kv_heads) for head in self.heads)
 

@@ -7,6 +7,11 @@
     tag_f1            of a tagger
 
 Pairs, texts and labels are lists, or files of a line for each.
+
+>>> classifier = regard.load("runs/sentiment", regard.Classifier)
+>>> accuracy = regard.look.measures.accuracy(classifier, ["A moving, funny film."], ["positive"])
+>>> accuracy()
+1.0
 """
 
 from collections.abc import Sequence
@@ -18,14 +23,15 @@ import torch.nn.functional as F
 from regard.data.packing import pack
 from regard.decode import DecodeConfig
 from regard.look.heads import Metric
-from regard.tasks.encoders.classifier import Classifier
-from regard.tasks.encoders.reading import quietly
-from regard.tasks.encoders.tag import measure as tag_figures
-from regard.tasks.encoders.tagger import Tagger
-from regard.tasks.evaluate import score
+from regard.tasks.base.reading import quietly
+from regard.tasks.classification.classifier import Classifier
 from regard.tasks.language.generator import Generator
-from regard.tasks.language.perplexity import Windows, surprise
-from regard.tasks.translator import Translator, encode_sources
+from regard.tasks.language.perplexity import Windows, nll
+from regard.tasks.tagging.tagger import Tagger
+from regard.tasks.tagging.train import measure as tag_figures
+from regard.tasks.translation.evaluate import score
+from regard.tasks.translation.pieces import encode_sources
+from regard.tasks.translation.translator import Translator
 from regard.text import Tagged, read_conll, read_lines
 
 Lines = Path | str | Sequence[str]
@@ -65,12 +71,12 @@ def pair_likelihood(
     texts, wanted = _side_by_side(sources, targets)
     tokenizer = translator.tokenizer
     start, end = tokenizer.require("start"), tokenizer.require("end")
-    read = encode_sources(tokenizer, texts, translator._languages(to, len(texts)))
+    read = encode_sources(tokenizer, texts, translator.languages_of(to, len(texts)))
     written = tokenizer.encode_batch(wanted)
 
     def measure() -> float:
         total, tokens = 0.0, 0
-        with translator._ready():
+        with translator.ready():
             for first in range(0, len(read), batch):
                 own = written[first : first + batch]
                 source = pack(read[first : first + batch]).to(translator.device)
@@ -93,14 +99,12 @@ def text_likelihood(generator: Generator, texts: Lines, *, context: int | None =
     size = context or min(generator.longest or 512, 512)
     ids = np.array(generator.tokenizer.encode("\n".join(lines_of(texts))).ids, dtype=np.int64)
     if len(ids) < 2:
-        raise ValueError(f"a text of {len(ids)} tokens foretells nothing: give a longer one")
+        raise ValueError(f"a text of {len(ids)} tokens predicts nothing: give a longer one")
     windows = Windows.over(0, len(ids), size, max(size // 2, 1))
 
     def measure() -> float:
-        with generator._evaluating():
-            total, tokens = surprise(
-                generator.model, ids, windows, bfloat16=generator.precision == "bfloat16"
-            )
+        with generator.ready():
+            total, tokens = nll(generator.model, ids, windows, bfloat16=generator.precision == "bfloat16")
         return -total / tokens
 
     return measure

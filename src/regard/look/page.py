@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.look.explorer.asking import Answer, Asked, Explorer, Numbers, Refused, spelled
+from regard.look.explorer.explorer import Answer, Call, Explorer, Numbers, Refused, spelled
 from regard.look.explorer.questions import script
 
 SCRIPTS = ("core.js", "draw.js", "plots.js", "text.js")
@@ -40,12 +40,8 @@ def page(recorded: Recorded | None) -> str:
         f"default-src 'none'; script-src '{_hash(code)}'; style-src '{_hash(style)}'; img-src data:; "
         f"connect-src {reach}; base-uri 'none'; form-action 'none'"
     )
-    parts = {
-        "policy": policy,
-        "style": style,
-        "data": "" if recorded is None else packed(recorded),
-        "script": code,
-    }
+    data = "" if recorded is None else packed(recorded)
+    parts = {"policy": policy, "style": style, "data": data, "script": code}
     html = folder.joinpath("index.html").read_text("utf-8")
     for name, part in parts.items():
         before, after = html.split(f"{{{{{name}}}}}")
@@ -70,7 +66,7 @@ def record(
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Answer]:
     """The answers to all that the page may ask about these texts: (text, second, to)."""
-    asked: list[Asked] = [("about", {})]
+    asked: list[Call] = [("about", {})]
     for text, second, to in texts:
         asked += script(explorer, text, second, to)
     found: dict[str, Answer] = {}

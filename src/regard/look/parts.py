@@ -21,21 +21,15 @@ from regard.nn.multihead import CrossAttention, SelfAttention
 from regard.nn.pooling import AttentionPooling, ScoredAttention
 from regard.nn.recurrent import RecurrentDecoder
 from regard.nn.stacks import Stack
-from regard.tasks.encoders.classifier import Classifier
-from regard.tasks.encoders.embedder import Embedder
-from regard.tasks.encoders.filler import Filler
-from regard.tasks.encoders.tagger import Tagger
-from regard.tasks.language.generator import Generator
-from regard.tasks.translator import Translator
+from regard.tasks.base.predictor import Predictor
 
 Side = Literal["encoder", "decoder"]
 Place = Literal["encoder", "decoder", "cross", "pool"]
 Head = tuple[Place, int, int]
 """The place, the layer and the head, both from 0."""
 
-Reading = Classifier | Tagger | Filler | Embedder
 Model = Encoder | Decoder | Seq2Seq | Headed
-Looked = Model | Translator | Generator | Reading
+Looked = Model | Predictor
 """What can be looked at: a model, or what holds one."""
 
 SIDES: dict[Place, Side] = {"encoder": "encoder", "decoder": "decoder", "cross": "decoder", "pool": "encoder"}
@@ -45,13 +39,9 @@ Attention = SelfAttention | CrossAttention | ScoredAttention
 
 def model_of(looked: Looked) -> Model:
     """The model itself, whatever holds it."""
-    match looked:
-        case Encoder() | Decoder() | Seq2Seq() | Headed():
-            return looked
-        case Translator() | Generator():
-            return looked.model
-        case Classifier() | Tagger() | Filler() | Embedder():
-            return looked.reader.model
+    model = looked if isinstance(looked, nn.Module) else getattr(looked, "model", None)
+    if isinstance(model, Encoder | Decoder | Seq2Seq | Headed):
+        return model
     raise TypeError(
         f"a {type(looked).__name__} cannot be looked into: give a model, or what regard.load gives"
     )
@@ -100,11 +90,9 @@ class Parts:
     def writers(self, side: Side) -> list[nn.Module]:
         """For each layer, the part that gives the stream as the layer leaves it, on every path."""
         body = self.sides[side].body
-        return (
-            [layer.feed_forward_residual for layer in body.each]
-            if isinstance(body, Stack)
-            else [body.dropout]
-        )
+        if isinstance(body, Stack):
+            return [layer.feed_forward_residual for layer in body.each]
+        return [body.dropout]
 
 
 def head_count(attention: Attention) -> int:

@@ -65,7 +65,7 @@ class Views(ABC):
     def queries(
         self, place: Place | None = None, *, layer: int = -1, head: int | None = None, sequence: int = 0
     ) -> Tensor:
-        """[heads, queries, d_head], or of one head [queries, d_head]; turned by rotary positions, if any."""
+        """[heads, queries, d_head], or of one head [queries, d_head]; rotated by rotary positions, if any."""
         return self.shown.attention("queries", place, layer, head, sequence)
 
     def keys(
@@ -113,14 +113,12 @@ class Views(ABC):
         return run.layout.split(run.ids)[resolved(sequence, run.layout.sequences, "sequence")].tolist()
 
     def sequences(self, side: Side | None = None) -> int:
-        run, _ = self.shown.run("ids", side)
-        return run.layout.sequences
+        return self.shown.run("ids", side)[0].layout.sequences
 
     @property
     def places(self) -> tuple[Place, ...]:
         """Where something was seen."""
-        found = {place: None for run in self.shown.runs.values() for place, _ in run.attended}
-        return tuple(found)
+        return tuple(dict.fromkeys(place for run in self.shown.runs.values() for place, _ in run.attended))
 
     def layers(self, place: Place | None = None) -> list[int]:
         """Those whose attention was looked at."""
@@ -151,23 +149,22 @@ class Pass(Views):
     ) -> Tensor:
         self.check(what)
         place = self.only(place)
-        run = self.runs[SIDES[place]]
-        number = resolved(layer, self.attending[place], f"layer of {place}:")
-        found = run.attended.get((place, number))
-        if found is None:
-            raise ValueError(f"{place} layer {number} was not looked at: trace it with layers=[{number}]")
+        found = self.attended(place, layer)
         row = resolved(sequence, len(found.queries), "sequence")
         if head is not None and head not in found.heads:
-            heads = ", ".join(map(str, found.heads))
+            number, heads = layer % self.attending[place], ", ".join(map(str, found.heads))
             raise ValueError(f"head {head} was not looked at in {place} layer {number}, only {heads}")
         with torch.no_grad(), torch.autocast(found.queries[row].device.type, enabled=False):
-            match what:
-                case "weights" | "scores":
-                    every = found.weights(row) if what == "weights" else found.scores(row)
-                case _:
-                    kept: Any = getattr(found, what)
-                    every = wide(kept[row]).transpose(0, 1)
+            asked: Any = getattr(found, what)  # weights and scores are computed, the rest is kept
+            every = asked(row) if what in ("weights", "scores") else wide(asked[row]).transpose(0, 1)
         return every if head is None else every[found.heads.index(head)]
+
+    def attended(self, place: Place, layer: int) -> Attended:
+        number = resolved(layer, self.attending[place], f"layer of {place}:")
+        found = self.runs[SIDES[place]].attended.get((place, number))
+        if found is None:
+            raise ValueError(f"{place} layer {number} was not looked at: trace it with layers=[{number}]")
+        return found
 
     def only(self, place: Place | None) -> Place:
         seen = self.places

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from regard.look.plot_weights import Attention
-    from regard.tasks.alignment import Alignment
+    from regard.tasks.translation.alignment import Alignment
 
 NUMBERED = 16
 """Rows and columns up to which a large matrix has its numbers written into it."""
@@ -46,7 +46,7 @@ def plot_heads(attention: "Attention", layer: int | None = None, head: int | Non
     layers = range(counts[0]) if layer is None else [layer]
     heads = range(counts[1]) if head is None else [head]
     rows, columns = (
-        _Side(tuple(each.label for each in side), tuple(each.special for each in side))
+        _Side(side.labels, tuple(owner is None for owner in side.owners))
         for side in (attention.queries, attention.keys)
     )
     what = attention.what[0].upper() + attention.what[1:]
@@ -65,12 +65,7 @@ def plot_heads(attention: "Attention", layer: int | None = None, head: int | Non
 
 
 def _grid(
-    attention: "Attention",
-    panels: list[tuple[int, int]],
-    width: int,
-    rows: _Side,
-    columns: _Side,
-    title: str,
+    attention: "Attention", panels: list[tuple[int, int]], width: int, rows: _Side, columns: _Side, title: str
 ) -> "Figure":
     from regard.look.plot_weights import words_of
 
@@ -83,7 +78,7 @@ def _grid(
     size = width * (fit * len(columns) + 0.08), height * (fit * len(rows) + 0.23)
     figure = new_figure(max(size[0] + margins[0] + 1.1, 6.5), size[1] + margins[1] + (0.7 if named else 1.0))
     if not named:  # at least what was read
-        words = (word.label for word in words_of(attention.queries))
+        words = words_of(attention.queries).tokens
         title += f"\n{shown(' '.join(word for word in words if word.strip()), 100)}"
     set_title(figure, title)
     axes = figure.subplots(height, width, squeeze=False)

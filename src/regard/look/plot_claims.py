@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.table import Table
 
-from regard.look.plots import CATEGORIES, GREY, new_figure, picture, set_title
+from regard.look.plots import CATEGORIES, GREY, annotate, new_figure, picture, set_title
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,10 +55,11 @@ def panels_of(claims: "Claims") -> Iterator[Panel]:
         one_each(claims.paths),
         ",.0f",
     )
+    millions = " and ".join(f"{claims.weights[kind] / 1e6:.1f} M" for kind in NAMES)
     yield Panel(
         f"training speed on {claims.machine}",
         f"tokens a second, forwards and backwards, {config.timed_tokens:,} in a batch;\n"
-        f"{config.timed_layers} layers, d = {config.timed_width}: {_millions(claims)} weights",
+        f"{config.timed_layers} layers, d = {config.timed_width}: {millions} weights",
         "tokens N in a sequence",
         config.timed_lengths,
         one_each(claims.speeds),
@@ -74,10 +75,6 @@ def panels_of(claims: "Claims") -> Iterator[Panel]:
         claims.accuracies,
         ".2f",
     )
-
-
-def _millions(claims: "Claims") -> str:
-    return " and ".join(f"{claims.weights[kind] / 1e6:.1f} M" for kind in NAMES)
 
 
 @picture
@@ -98,15 +95,8 @@ def plot_claims(claims: "Claims") -> "Figure":
     recall.set_ylim(-0.04, 1.08)
     chance = 1 / claims.config.symbols
     recall.axhline(chance, color=GREY, linewidth=1, linestyle=":", zorder=0)
-    recall.annotate(
-        "guessing",
-        (0.01, chance),
-        xycoords=recall.get_yaxis_transform(),
-        xytext=(0, 3),
-        textcoords="offset points",
-        color=GREY,
-        fontsize=9,
-    )
+    across = recall.get_yaxis_transform()
+    annotate(recall, "guessing", (0.01, chance), (0, 3), xycoords=across, color=GREY, fontsize=9)
     return figure
 
 
@@ -124,15 +114,7 @@ def _draw(axes: Any, panel: Panel) -> None:
     first, last = panel.places[0], panel.places[-1]
     axes.set_xlim(first / 1.15, last * max(2.0, last / first) ** 0.3)
     axes.set_title(panel.title, loc="left", fontsize=12, pad=34)
-    axes.annotate(
-        panel.caption,
-        (0, 1),
-        xycoords="axes fraction",
-        xytext=(0, 6),
-        textcoords="offset points",
-        color="#555555",
-        fontsize=9,
-    )
+    annotate(axes, panel.caption, (0, 1), (0, 6), xycoords="axes fraction", color="#555555", fontsize=9)
     axes.set_xlabel(panel.across)
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
@@ -142,17 +124,11 @@ def _name_ends(axes: Any, panel: Panel) -> None:
     """Each line by its name and its last value; two that end together make room for each other."""
     ends = {kind: panel.means(kind)[-1] for kind in NAMES}
     low, high = sorted(ends, key=lambda kind: ends[kind])
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
     shift = 7 if ends[high] - ends[low] < 0.12 * ends[high] else 0
     for kind, move in ((low, -shift), (high, shift)):
-        axes.annotate(
-            f"{NAMES[kind]} {ends[kind]:{panel.form}}",
-            (panel.places[-1], ends[kind]),
-            xytext=(9, move),
-            textcoords="offset points",
-            color=STYLES[kind]["color"],
-            va="center",
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
-        )
+        name, end = f"{NAMES[kind]} {ends[kind]:{panel.form}}", (panel.places[-1], ends[kind])
+        annotate(axes, name, end, (9, move), color=STYLES[kind]["color"], va="center", bbox=box)
 
 
 def tables_of(claims: "Claims") -> Iterator[tuple[str, Table]]:

@@ -12,20 +12,21 @@ from regard.config import ConfigError
 from regard.look.claims import QUICK, ClaimsConfig, measure
 from regard.look.plot_attention import plot_alignment, plot_heads
 from regard.look.plot_claims import plot_claims, tables_of
-from regard.look.plot_context import last_vectors, plot_context
+from regard.look.plot_context import plot_context
 from regard.look.plot_curves import plot_curves, read_runs
 from regard.look.plot_maps import Method, plot_map, project
 from regard.look.plot_positions import LENGTH, Biases, Kind, Positions, formula, plot_positions, positions_of
 from regard.look.plot_weights import Side, attention_of
 from regard.look.plots import check_out, save
-from regard.tasks.encoders.reading import TooLong
-from regard.tasks.lines import incoming
-from regard.tasks.load import load, load_as, load_embedder
-from regard.tasks.meaning.cluster import kmeans
-from regard.tasks.meaning.context import word_in_context
-from regard.tasks.meaning.describe import telling_words
-from regard.tasks.terminal import counting, say
-from regard.tasks.translator import Translator
+from regard.meaning.cluster import kmeans
+from regard.meaning.context import word_in_context
+from regard.meaning.describe import telling_words
+from regard.tasks.base.lines import incoming
+from regard.tasks.base.reading import TooLong
+from regard.tasks.base.terminal import counting, say
+from regard.tasks.embedding.embedder import open_embedder
+from regard.tasks.load import load
+from regard.tasks.translation.translator import open_translator
 from regard.text import DataError, Origin, Table, read_labelled, read_table_lines
 
 
@@ -95,7 +96,7 @@ def alignment(
 ) -> None:
     """Which word of a translation comes from which; of the model's own, unless one is given."""
     check_out(out)
-    translator = load_as(Translator, model, device=device, precision="float32")
+    translator = open_translator(model, device=device, precision="float32")
     written = translator.translate(source, to=to).text if target is None else target
     save(plot_alignment(translator.align(source, written, to=to, layer=layer)), out)
     say(console, f"{out}: {written}")
@@ -127,7 +128,7 @@ def texts_map(
     texts, given = read_texts(file, None if labels == "clusters" else labels, text)
     if clusters is not None and given is not None:
         raise ConfigError(f"--clusters {clusters} and --labels {labels}: give one of the two")
-    embedder = load_embedder(model, device=device)
+    embedder = open_embedder(model, device=device)
     with counting("texts", total=len(texts)) as advance:
         vectors = embedder.embed(texts, too_long=too_long, progress=advance)
     projection = project(vectors, method)
@@ -140,13 +141,10 @@ def texts_map(
         title = f"{len(texts):,} texts by meaning, in {len(names)} clusters"
     else:
         groups += given
-        title = f"{len(texts):,} texts by meaning, coloured by {_called(labels)}"
+        called = f"column {labels}" if labels.isdecimal() else labels
+        title = f"{len(texts):,} texts by meaning, coloured by {called}"
     save(plot_map(projection, texts, groups, title=title, named=named), out)
     say(console, f"{out}: {title}")
-
-
-def _called(labels: str) -> str:
-    return f"column {labels}" if labels.isdecimal() else labels
 
 
 def read_texts(file: str, labels: str | None, text: str | None) -> tuple[list[str], list[str] | None]:
@@ -188,14 +186,13 @@ def context(
 ) -> None:
     """How a word's vectors move between sentences."""
     check_out(out)
-    embedder = load_embedder(model, device=device, precision="float32")
-    moves = word_in_context(embedder, word, sentences)
-    save(plot_context(moves, last_vectors(embedder, moves)), out)
+    embedder = open_embedder(model, device=device, precision="float32")
+    save(plot_context(word_in_context(embedder, word, sentences)), out)
     say(console, f"{out}")
 
 
 def claims(out: Path, *, quick: bool = False, seed: int = 0, device: str = "auto", console: Console) -> None:
-    """Why the Transformer: measured here, drawn, and told in numbers."""
+    """Why the Transformer: measured here, drawn, and printed as numbers."""
     check_out(out)
     config = replace(QUICK if quick else ClaimsConfig(), seed=seed)
     with telling() as tell:

@@ -5,38 +5,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from regard.look.plot_maps import Floats, project
-from regard.look.plots import CATEGORIES, GREY, new_figure, picture, set_title, shown
+from regard.look.plots import CATEGORIES, GREY, annotate, new_figure, picture, set_title, shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from regard.tasks.encoders.embedder import Embedder
-    from regard.tasks.meaning.context import Moves
+    from regard.meaning.context import Moves
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 
-def last_vectors(embedder: "Embedder", moves: "Moves") -> Floats:
-    """The word in each sentence as the last layer has it, [sentences, d_model]; the mean where the tokenizer
-    sees several."""
-    found = []
-    for read, (start, end) in zip(embedder.words(moves.sentences, layers=[-1]), moves.spans, strict=True):
-        own = [place for place, (first, last) in enumerate(read.spans) if first < end and last > start]
-        found.append(read.vectors[0][own].mean(axis=0))
-    return np.stack(found)
-
-
 @picture
-def plot_context(moves: "Moves", vectors: Floats) -> "Figure":
+def plot_context(moves: "Moves") -> "Figure":
     """Left a line for each two sentences: how alike the word is in both, layer by layer. Right its vectors in
     the last layer, on the plane in which they differ most. Past eight pairs only the nearest and the furthest
-    are told apart."""
+    are distinguished."""
     count = len(moves.sentences)
     figure = new_figure(12, 4.6 + 0.24 * count)
     set_title(figure, f"“{shown(moves.word, 40)}” in {count} sentences")
     left, right = figure.subplots(1, 2)
     _draw_lines(left, moves)
-    _draw_points(right, moves, vectors)
+    _draw_points(right, moves)
     listed = [
         f"{number}  {shown(' '.join(sentence.split()), 110)}"
         for number, sentence in enumerate(moves.sentences, start=1)
@@ -64,8 +53,8 @@ def _draw_lines(axes: Any, moves: "Moves") -> None:
     axes.legend(title=title, fontsize=9, ncols=-(-len(coloured) // 4))
 
 
-def _draw_points(axes: Any, moves: "Moves", vectors: Floats) -> None:
-    projection = project(vectors)
+def _draw_points(axes: Any, moves: "Moves") -> None:
+    projection = project(moves.vectors[:, -1])
     points = projection.points
     for number, (x, y) in enumerate(points):
         colour = CATEGORIES[number % len(CATEGORIES)]
@@ -74,7 +63,7 @@ def _draw_points(axes: Any, moves: "Moves", vectors: Floats) -> None:
     for group in _together(points):
         name = ", ".join(str(number + 1) for number in group)
         place = points[group[0]]
-        axes.annotate(name, place, xytext=(8, 0), textcoords="offset points", fontsize=11, va="center")
+        annotate(axes, name, place, (8, 0), fontsize=11, va="center")
     axes.axhline(0, color=GREY, linewidth=0.5, zorder=0)
     axes.axvline(0, color=GREY, linewidth=0.5, zorder=0)
     axes.set(xlabel=projection.axes[0], ylabel=projection.axes[1], title="its vectors in the last layer")
@@ -89,9 +78,8 @@ def _together(points: Floats) -> list[list[int]]:
     near = 0.03 * (float(np.ptp(points, axis=0).max()) or 1.0)
     groups: list[list[int]] = []
     for number, point in enumerate(points):
-        group = next((own for own in groups if np.abs(points[own[0]] - point).max() <= near), None)
-        if group is None:
-            groups.append([number])
-        else:
-            group.append(number)
+        group = next((own for own in groups if np.abs(points[own[0]] - point).max() <= near), [])
+        if not group:
+            groups.append(group)
+        group.append(number)
     return groups

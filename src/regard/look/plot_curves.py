@@ -72,10 +72,7 @@ def plot_curves(runs: Mapping[str, Log], metric: str | None = None) -> "Figure":
     for axes in panels:
         axes.grid(alpha=0.3)
     figure.legend(
-        lines,
-        [shown(name, 40) for name in runs],
-        loc="outside lower center",
-        ncols=min(4, len(runs)),
+        lines, [shown(name, 40) for name in runs], loc="outside lower center", ncols=min(4, len(runs))
     )
     return figure
 

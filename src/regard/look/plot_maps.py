@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from regard.look.plots import CATEGORIES, GREY, new_figure, picture, shown
+from regard.look.plots import CATEGORIES, GREY, annotate, new_figure, picture, shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,7 +37,7 @@ class Projection:
 
 
 def project(vectors: npt.ArrayLike, method: Method = "pca") -> Projection:
-    from regard.tasks.meaning.vectors import checked, finite
+    from regard.tasks.base.vectors import checked, finite
 
     rows = finite(checked(vectors))
     if method not in get_args(Method):
@@ -69,14 +69,10 @@ def _tsne(rows: npt.NDArray[np.float64]) -> Projection:
     from sklearn.manifold import TSNE
 
     perplexity = min(30.0, (len(rows) - 1) / 3)
-    made = TSNE(2, perplexity=perplexity, init="pca", random_state=0, method=_method(len(rows)))
+    method = "barnes_hut" if len(rows) > 100 else "exact"  # few texts have too few neighbours for the first
+    made = TSNE(2, perplexity=perplexity, init="pca", random_state=0, method=method)
     points = made.fit_transform(rows).astype(np.float64)
     return Projection(points, (f"t-SNE, perplexity {perplexity:.0f}", ""))
-
-
-def _method(count: int) -> str:
-    """The approximation needs more neighbours than few texts have."""
-    return "barnes_hut" if count > 100 else "exact"
 
 
 @picture
@@ -100,19 +96,13 @@ def plot_map(
     size = max(14.0, min(60.0, 12000 / max(len(points), 1)))
     for number, label in enumerate([*order, *([None] if None in labels else [])]):
         own = points[[each == label for each in labels]]
-        count = f" ({len(own):,})"
-        axes.scatter(
-            own[:, 0],
-            own[:, 1],
-            s=size,
-            color=GREY if label is None else CATEGORIES[number % len(CATEGORIES)],
-            marker="." if label is None else MARKERS[number // len(CATEGORIES) % len(MARKERS)],
-            edgecolors=None if label is None else "#404040",
-            linewidths=0.4,
-            label=(ALONE if label is None else shown(label, 36)) + count,
-        )
-    axes.set(title=title, xlabel=projection.axes[0], ylabel=projection.axes[1])
-    axes.set(xticks=[], yticks=[])
+        name, style = ALONE, {"color": GREY, "marker": "."}
+        if label is not None:
+            colour, marker = number % len(CATEGORIES), number // len(CATEGORIES) % len(MARKERS)
+            name, style = shown(label, 36), {"color": CATEGORIES[colour], "marker": MARKERS[marker]}
+            style["edgecolors"] = "#404040"
+        axes.scatter(*own.T, s=size, linewidths=0.4, label=f"{name} ({len(own):,})", **style)
+    axes.set(title=title, xlabel=projection.axes[0], ylabel=projection.axes[1], xticks=[], yticks=[])
     axes.margins(0.08)
     _legend(axes)
     _name_points(figure, axes, points, texts, _central(points, labels, order), named)
@@ -157,16 +147,8 @@ def _name_points(
         text = shown(" ".join(texts[row].split()), 42)
         if text in seen:
             continue
-        note = axes.annotate(
-            text,
-            points[row],
-            xytext=(0, 0),
-            textcoords="offset points",
-            fontsize=8,
-            ha="center",
-            va="center",
-            bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.8},
-            arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 2},
+        note = annotate(
+            axes, text, points[row], (0, 0), fontsize=8, ha="center", va="center", bbox=_BOX, arrowprops=_LINE
         )
         box = note.get_window_extent()
         width, height = box.width + 6 * unit, box.height + 4 * unit
@@ -180,6 +162,8 @@ def _name_points(
         seen.add(text)
 
 
+_BOX = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.8}
+_LINE = {"arrowstyle": "-", "color": GREY, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 2}
 _SIDES = [
     (right, up, gap)
     for gap in (9, 24, 44)
@@ -199,8 +183,7 @@ def _free_place(
 ) -> tuple[float, float] | None:
     """The middle of a name beside its point: within the axes, over no other name, and over as few points as
     can be."""
-    best: tuple[int, int] | None = None
-    found = None
+    found = []
     for number, (right_by, up_by, gap) in enumerate(_SIDES):
         x = point[0] + right_by * (width / 2 + gap * unit)
         y = point[1] + up_by * (height / 2 + gap * unit)
@@ -212,7 +195,5 @@ def _free_place(
         reach = 3 * unit  # of a marker
         inside = (pixels > (left - reach, low - reach)).all(axis=1)
         inside &= (pixels < (right + reach, high + reach)).all(axis=1)
-        cost = (int(inside.sum()), number)
-        if best is None or cost < best:
-            best, found = cost, (float(x), float(y))
-    return found
+        found.append((int(inside.sum()), number, (float(x), float(y))))
+    return min(found)[2] if found else None

@@ -3,8 +3,8 @@
     added      PE[position, dimension], beside cos(PE[m], PE[n])        sinusoidal, learned, rotary
     biased     what is added to the scores of a head at each distance    relative, ALiBi
 
-Of rotary positions the rows are the cosines and sines of the angles that queries and keys are turned by: the
-cosine of rows m and n is then that of a vector of ones turned to m and to n.
+Of rotary positions the rows are the cosines and sines of the angles that queries and keys are rotated by: the
+cosine of rows m and n is then that of a vector of ones rotated to m and to n.
 """
 
 from collections.abc import Sequence
@@ -20,10 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import nn
 
-    from regard.models.decoder import Decoder
-    from regard.models.encoder import Encoder
-    from regard.nn.positions import LearnedPositions
-    from regard.tasks.load import Model
+    from regard.tasks.base.predictor import Predictor
 
 Floats = npt.NDArray[np.floating[Any]]
 Kind = Literal["sinusoidal", "rotary"]
@@ -73,48 +70,50 @@ def formula(kind: Kind, width: int, length: int, base: float) -> Positions:
 
 
 def positions_of(
-    model: "Model", length: int | None = None, side: Literal["encoder", "decoder"] = "encoder"
+    model: "Predictor", length: int | None = None, side: Literal["encoder", "decoder"] = "encoder"
 ) -> Positions | Biases:
     """The first `length` of a model; of a translator, of one of its sides. Unless given, all that were
     learned, or LENGTH."""
+    from regard.look.parts import Parts
     from regard.nn.positions import LearnedPositions as Learned
+    from regard.nn.positions import RotaryPositions as Rotary
+    from regard.nn.positions import SinusoidalPositions as Sinusoidal
     from regard.nn.stacks import Stack
 
-    part = part_of(model, side)
+    sides = Parts.of(model).sides
+    part = sides[side] if len(sides) > 1 else next(iter(sides.values()))
     config = part.config.positions
     added, body = part.embedding.positions, part.body
     if added is not None:
         if isinstance(added, Learned):
-            return _learned(added, length or added.longest)
-        return formula("sinusoidal", added.d_model, length or LENGTH, added.base)
+            length = length or added.longest
+            if length > added.longest:
+                raise ValueError(f"length={length}, but the model has learned {added.longest} positions")
+            rows = added.table.weight[added.first : added.first + length].detach().float().cpu().numpy()
+            return Positions(f"Learned positions: d = {rows.shape[1]}, {length} of {added.longest}", rows)
+        if isinstance(added, Sinusoidal):
+            return formula("sinusoidal", added.d_model, length or LENGTH, added.base)
+        return _computed(added, length or LENGTH, config.kind)
     length = length or LENGTH
     if isinstance(body, Stack):
         rotary = body.each[0].attention.rotary
-        if rotary is not None:
+        if isinstance(rotary, Rotary):
             title = f"Rotary positions: d_head = {body.each[0].attention.d_head}, n = {config.base:g}"
             title += "" if config.scaling == "none" else f", {config.scaling} by {config.factor:g}"
             return Positions(title, rotary.rows(length).numpy())
         biases = [layer.attention.bias for layer in body.each]
         if biases[0] is not None:
             return _biases(biases, length, config.kind)
-    raise ValueError("this model has no positions: its positions.kind is 'none', so there is nothing to draw")
+    raise ValueError(f"positions.kind={config.kind!r} adds no rows and no bias: there is nothing to draw")
 
 
-def _learned(added: "LearnedPositions", length: int) -> Positions:
-    if length > added.longest:
-        raise ValueError(f"length={length}, but the model has learned {added.longest} positions")
-    rows = added.table.weight[added.first : added.first + length].detach().float().cpu().numpy()
-    return Positions(f"Learned positions: d = {rows.shape[1]}, {length} of {added.longest}", rows)
+def _computed(added: "nn.Module", length: int, kind: str) -> Positions:
+    """Of a plugin's: what it adds to each position."""
+    import torch
 
-
-def part_of(model: "Model", side: Literal["encoder", "decoder"]) -> "Encoder | Decoder":
-    """The half of a translator, or what else a model consists of."""
-    from regard.tasks.language.generator import Generator
-    from regard.tasks.translator import Translator
-
-    if isinstance(model, Translator):
-        return model.model.encoder if side == "encoder" else model.model.decoder
-    return model.model if isinstance(model, Generator) else model.reader.model.encoder
+    with torch.no_grad():
+        rows = added(torch.arange(length, device=_device(added)), length).float().cpu().numpy()
+    return Positions(f"{kind} positions: d = {rows.shape[1]}", rows)
 
 
 def _biases(layers: "Sequence[nn.Module | None]", length: int, kind: str) -> Biases:
@@ -159,8 +158,7 @@ def _plot_rows(positions: Positions) -> "Figure":
     left.set(xlabel="dimension", ylabel="position", title="each position is a row")
     beyond = "both" if most < largest else "neither"
     figure.colorbar(image, ax=left, label="value", pad=0.02, extend=beyond)
-    likeness = positions.likeness
-    image = right.imshow(likeness, cmap=signs(), vmin=-1, vmax=1, aspect="auto")
+    image = right.imshow(positions.likeness, cmap=signs(), vmin=-1, vmax=1, aspect="auto")
     right.set(xlabel="position", ylabel="position", title="how alike two positions are")
     figure.colorbar(image, ax=right, label="cosine", pad=0.02)
     return figure
@@ -177,7 +175,8 @@ def _plot_biases(biases: Biases) -> "Figure":
     image = left.imshow(biases.values, cmap=signs(), vmin=-most, vmax=most, aspect="auto", extent=edges)
     step = -(-count // 24)
     left.set_yticks(range(0, count, step), biases.heads[::step], fontsize=8)
-    left.set(xlabel="distance of the key from the query", title="each head is a row")
+    across = "distance of the key from the query"
+    left.set(xlabel=across, title="each head is a row")
     figure.colorbar(image, ax=left, label="added to the score", pad=0.02)
     if count <= len(CATEGORIES):
         colours = list(CATEGORIES[:count])
@@ -187,8 +186,7 @@ def _plot_biases(biases: Biases) -> "Figure":
         colours = list(matplotlib.colormaps[MAGNITUDES](np.linspace(0, 0.95, count)))
     for values, name, colour in zip(biases.values, biases.heads, colours, strict=True):
         right.plot(biases.distances, values, color=colour, linewidth=1.2, drawstyle="steps-mid", label=name)
-    right.set(xlabel="distance of the key from the query", ylabel="added to the score")
-    right.set_title("each head is a line")
+    right.set(xlabel=across, ylabel="added to the score", title="each head is a line")
     right.grid(alpha=0.3)
     if count <= len(CATEGORIES):
         right.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))

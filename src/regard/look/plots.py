@@ -32,26 +32,11 @@ BOX = "\N{WHITE SQUARE}"
 """In place of a character that no font has."""
 
 _FAMILIES = (
-    "DejaVu Sans",
-    "Noto Sans CJK JP",
-    "Noto Sans CJK SC",
-    "Noto Sans JP",
-    "Noto Sans SC",
-    "Noto Sans KR",
-    "Source Han Sans",
-    "WenQuanYi Micro Hei",
-    "WenQuanYi Zen Hei",
-    "Droid Sans Fallback",
-    "Hiragino Sans",
-    "PingFang SC",
-    "Microsoft YaHei",
-    "Malgun Gothic",
-    "Arial Unicode MS",
-    "Noto Sans Devanagari",
-    "Noto Sans Thai",
-    "Noto Emoji",
-    "Unifont",
-)
+    "DejaVu Sans", "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans JP", "Noto Sans SC", "Noto Sans KR",
+    "Source Han Sans", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "Droid Sans Fallback", "Hiragino Sans",
+    "PingFang SC", "Microsoft YaHei", "Malgun Gothic", "Arial Unicode MS", "Noto Sans Devanagari",
+    "Noto Sans Thai", "Noto Emoji", "Unifont",
+)  # fmt: skip
 """The first that has a character draws it. matplotlib brings the first along."""
 
 
@@ -110,6 +95,11 @@ def set_title(figure: Any, text: str) -> None:
     figure.suptitle(text, fontsize=min(13.0, 72 * figure.get_figwidth() / (0.58 * longest)))
 
 
+def annotate(axes: Any, text: str, at: Any, offset: tuple[float, float], **style: Any) -> Any:
+    """So many points away from a place."""
+    return axes.annotate(text, at, xytext=offset, textcoords="offset points", **style)
+
+
 def signs() -> Any:
     """Blue below zero, orange above, white at it."""
     from matplotlib.colors import LinearSegmentedColormap
@@ -153,7 +143,7 @@ def label_axis(
     axis: Any, labels: Sequence[str], special: Sequence[bool] = (), *, cell: float, longest: int = 24
 ) -> None:
     """Name every place on an axis of a matrix, special tokens in grey; `cell` is the room of one in points.
-    The labels of an x axis are turned where they would touch. Of more than MOST_LABELS, only every so
+    The labels of an x axis are rotated where they would touch. Of more than MOST_LABELS, only every so
     many-th is named."""
     step = -(-len(labels) // MOST_LABELS)
     places = range(0, len(labels), step)

@@ -11,7 +11,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NoReturn
 
-from regard.look.explorer.asking import Explorer, Refused
+from regard.look.explorer.explorer import Explorer, Refused
 from regard.look.page import page
 
 HOST = "127.0.0.1"

@@ -13,19 +13,25 @@ import torch
 
 from regard.data.packing import pack
 from regard.decode import DecodeConfig
-from regard.look.parts import Reading
-from regard.look.trace import Trace, trace
+from regard.look.tracing import Trace, trace
 from regard.look.words import Tokens
-from regard.tasks.encoders.filler import MASK, Filler
-from regard.tasks.encoders.tagger import Tagger
+from regard.tasks.base.reading import EncoderPredictor
 from regard.tasks.language.generator import Generator
-from regard.tasks.pieces import number_tasks
-from regard.tasks.translator import Translator
+from regard.tasks.translation.pieces import number_sources
+from regard.tasks.translation.translator import Translator
 from regard.text import DataError, Origin
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TracedText:
+    """A text on its way through a model: its tokens, and all that was seen.
+
+    >>> tagger = regard.load("runs/entities", regard.Tagger)
+    >>> traced = regard.look.trace_reading(tagger, "Ann Leeson met Bob.")
+    >>> len(traced.read) == traced.trace.weights(layer=0).shape[-1]
+    True
+    """
+
     trace: Trace
     """Of one pass over one sequence."""
     read: Tokens
@@ -38,32 +44,31 @@ class TracedText:
     """What was written."""
 
 
-def trace_reading(task: Reading, text: str, second: str | None = None, **asked: Any) -> TracedText:
+def trace_reading(task: EncoderPredictor, text: str, second: str | None = None, **asked: Any) -> TracedText:
     """A text, or a pair, as a classifier, tagger, filler or embedder reads it: a tagger word by word. For a
-    filler, [MASK] is the mask. `asked` is what `trace` takes: what, layers, heads, places."""
-    reader = task.reader
-    filling = isinstance(task, Filler)
-    if filling and second is None:
-        text = text.replace(MASK, str(reader.tokenizer.specials.mask))
-    if isinstance(task, Tagger) and second is None:
-        words = task.words(text)
-        encoding = reader.tokenizer.encode_words(words, template="cls")
-        read = Tokens(encoding.tokens, encoding.words, words)
+    filler, [MASK] is the mask. `asked` is what `trace` takes: what, layers, heads, places.
+
+    >>> embedder = regard.load("runs/minilm", regard.Embedder)
+    >>> traced = regard.look.trace_reading(embedder, "The bank by the river.", layers=[5])
+    >>> traced.read.tokens
+    ('[CLS]', 'the', 'bank', 'by', 'the', 'river', '.', '[SEP]')
+    """
+    found = task.encode(text, second)
+    encoding = found.encoding
+    if found.words is not None:
+        own = zip(encoding.words, encoding.offsets, strict=True)
+        letters = ["" if word is None else found.words[word][slice(*span)] for word, span in own]
+        read = Tokens(encoding.tokens, encoding.words, found.words, tuple(letters))
     else:
-        encoding = reader.tokenizer.encode(text, second, template="cls", specials_in_text=filling)
-        read = Tokens.of(encoding, text, second)
-    if len(encoding) > reader.longest:
-        raise DataError(
-            Origin("input", 1),
-            "too long",
-            f"({len(encoding)} tokens, {reader.longest} at most)",
-            remedy="shorten it, to be looked at in one pass",
-        )
-    packed = pack([[*encoding.ids]]).to(reader.device)
-    segments = torch.tensor(encoding.segments, device=reader.device)
-    autocast = torch.autocast(reader.device.type, torch.bfloat16, enabled=reader.precision == "bfloat16")
-    with reader._ready(), torch.no_grad(), autocast, trace(task, **asked) as seen:
-        reader.model(packed.ids, packed.layout, segments)
+        read = Tokens.of(encoding, found.text, second)
+    if len(encoding) > task.longest:
+        many = f"({len(encoding)} tokens, {task.longest} at most)"
+        remedy = "shorten it, to be looked at in one pass"
+        raise DataError(Origin("input", 1), "too long", many, remedy=remedy)
+    packed = pack([[*encoding.ids]]).to(task.device)
+    segments = torch.tensor(encoding.segments, device=task.device)
+    with task.ready(), trace(task, **asked) as seen:
+        task.model(packed.ids, packed.layout, segments)
     return TracedText(seen, read)
 
 
@@ -76,17 +81,25 @@ def trace_translation(
     decoding: DecodeConfig | None = None,
     **asked: Any,
 ) -> TracedText:
-    """A text and its translation: the one that the search finds best, or the `target` that is given."""
+    """A text and its translation: the one that the search finds best, or the `target` that is given.
+
+    >>> translator = regard.load("runs/phrasebook", regard.Translator)
+    >>> traced = regard.look.trace_translation(translator, "Where is the station?")
+    >>> traced.text
+    'Wo ist der Bahnhof?'
+    >>> traced.trace.weights("cross", layer=0).shape[1:] == (len(traced.written), len(traced.read))
+    True
+    """
     tokenizer = translator.tokenizer
-    wish = translator._wish(decoding, (), "warn", False, None)
-    tasks = number_tasks([text], translator._languages(to, 1), [""], None, 1)
-    pieces = translator._plan(tasks, wish)
+    options = translator.options(decoding, too_long="warn")
+    sources = number_sources([text], translator.languages_of(to, 1), [""], None, 1)
+    pieces = translator.plan(sources, options)
     if not pieces:
         raise DataError(Origin("input", 1), "nothing to translate", f"({text!r:.60})", remedy="give a word")
     [piece] = pieces
-    with translator._ready():
+    with translator.ready():
         if target is None:
-            [found] = translator._decode([piece], wish)
+            [found] = translator.decode([piece], options)
             ids = [*found.hypotheses[0].ids]
         else:
             ids = [*tokenizer.encode(target).ids]
@@ -98,13 +111,8 @@ def trace_translation(
     own = Tokens.of(tokenizer.encode(piece.source), piece.source)
     front = [tokenizer.token(id) for id in piece.ids[: len(piece.ids) - 1 - len(own)]]
     wrote = Tokens.written(tokenizer, ids)
-    return TracedText(
-        seen,
-        own.between(front, [end]),
-        wrote.between([], [end]),
-        wrote.between([start], []),
-        tokenizer.decode(ids),
-    )
+    read, written, began = own.between(front, [end]), wrote.between([], [end]), wrote.between([start], [])
+    return TracedText(seen, read, written, began, tokenizer.decode(ids))
 
 
 def trace_generation(
@@ -116,7 +124,13 @@ def trace_generation(
     seed: int | None = None,
     **asked: Any,
 ) -> TracedText:
-    """A prompt and what `Generator.generate` writes behind it; with max_tokens=0, the prompt alone."""
+    """A prompt and what `Generator.generate` writes behind it; with max_tokens=0, the prompt alone.
+
+    >>> generator = regard.load("runs/shakespeare", regard.Generator)
+    >>> traced = regard.look.trace_generation(generator, "ROMEO:", max_tokens=0)
+    >>> traced.trace.weights(layer=0).triu(1).any()  # nobody looks ahead
+    tensor(False)
+    """
     tokenizer = generator.tokenizer
     if tokenizer is None:
         raise ValueError("this generator has no tokenizer: trace its model")
@@ -129,7 +143,7 @@ def trace_generation(
         follow, text = best.ids, best.text
     every = [*front, *ids, *follow]
     packed = pack([every]).to(generator.device)
-    with generator._evaluating(), torch.no_grad(), generator._autocast(), trace(generator, **asked) as seen:
+    with generator.ready(), trace(generator, **asked) as seen:
         generator.model(packed.ids, packed.layout)
     read = Tokens.written(tokenizer, every)
     ahead = Tokens(read.tokens[1:], read.owners[1:], read.words)

@@ -7,6 +7,7 @@ rollout   R_l = A_l R_(l-1),  A = (mean over heads + I) / 2, rows normalised    
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, get_args
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from regard.look.parts import Place
 from regard.look.passes import Views
-from regard.tasks.alignment import target_spans
+from regard.tasks.translation.alignment import target_spans
 from regard.text import Encoding, Tokenizer
 
 Specials = Literal["keep", "drop", "spread"]
@@ -33,6 +34,8 @@ class Tokens:
     """The word of each; None for a special token."""
     words: tuple[str, ...]
     """As they stand in the text."""
+    letters: tuple[str, ...] = ()
+    """Those of the text that each token alone stands for; none where that is not known."""
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -53,7 +56,11 @@ class Tokens:
             for place in sorted(spans)
         ]
         owners = [numbers.get((t, w)) if t is not None and w is not None else None for t, w in places]
-        return cls(encoding.tokens, tuple(owners), tuple(words))
+        letters = [
+            texts[t][slice(*span)] if t is not None and w is not None and spans[t, w].count(span) == 1 else ""
+            for (t, w), span in zip(places, encoding.offsets, strict=True)
+        ]
+        return cls(encoding.tokens, tuple(owners), tuple(words), tuple(letters))
 
     @classmethod
     def written(cls, tokenizer: Tokenizer, ids: Sequence[int]) -> "Tokens":
@@ -77,7 +84,20 @@ class Tokens:
     def between(self, before: Sequence[str], after: Sequence[str]) -> "Tokens":
         """With special tokens around them."""
         owners = (*(None for _ in before), *self.owners, *(None for _ in after))
-        return Tokens((*before, *self.tokens, *after), owners, self.words)
+        letters = (*("" for _ in before), *self.letters, *("" for _ in after)) if self.letters else ()
+        return Tokens((*before, *self.tokens, *after), owners, self.words, letters)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What each token says, in the letters of the text, behind ## where it goes on with a word; without
+        letters of its own, as the vocabulary spells it."""
+        letters = self.letters or ("",) * len(self)
+        mark = "##" if max(map(len, letters), default=0) > 1 else ""  # which all would have, of letters
+        begins = (owner is None or owner != last for last, owner in pairwise((None, *self.owners)))
+        own = zip(self.tokens, letters, begins, strict=True)
+        return tuple(
+            token if not said.strip() else said if first else f"{mark}{said}" for token, said, first in own
+        )
 
     def units(self, specials: Specials) -> list[tuple[str, list[int]]]:
         """The words in the order of their first tokens, with the places of these; special tokens among them,
@@ -103,7 +123,14 @@ def merge_words(
     weights: Tensor, queries: Tokens, keys: Tokens | None = None, *, specials: Specials = "keep"
 ) -> WordWeights:
     """Weights of tokens [..., queries, keys] as weights of words. Without `keys`, the queries ask
-    themselves."""
+    themselves.
+
+    >>> embedder = regard.load("runs/minilm", regard.Embedder)
+    >>> traced = regard.look.trace_reading(embedder, "An unbelievable film.")
+    >>> merged = regard.look.merge_words(traced.trace.weights(layer=5), traced.read, specials="spread")
+    >>> merged.rows, merged.weights.shape
+    (('An', 'unbelievable', 'film', '.'), torch.Size([12, 4, 4]))
+    """
     keys = queries if keys is None else keys
     if specials not in get_args(Specials):
         raise ValueError(f"specials={specials!r} is none of {', '.join(get_args(Specials))}")
@@ -130,7 +157,13 @@ def normalised(weights: Tensor) -> Tensor:
 
 def rollout(weights: Sequence[Tensor]) -> Tensor:
     """How much of each input token is in each state [layers, queries, keys], from the weights [heads,
-    queries, keys] of all layers, the lowest first: half of a state comes through the residual connection."""
+    queries, keys] of all layers, the lowest first: half of a state comes through the residual connection.
+
+    >>> everywhere = torch.full((1, 2, 2), 0.5)  # one head that looks at both tokens alike
+    >>> regard.look.rollout([everywhere, everywhere])[-1]
+    tensor([[0.6250, 0.3750],
+            [0.3750, 0.6250]])
+    """
     if not weights:
         raise ValueError("no weights to roll out: give those of all layers")
     found: list[Tensor] = []
@@ -142,7 +175,13 @@ def rollout(weights: Sequence[Tensor]) -> Tensor:
 
 
 def trace_rollout(seen: Views, place: Place | None = None, *, sequence: int = 0) -> Tensor:
-    """The same of a trace of all layers' weights: of an encoder, or of a decoder's self-attention."""
+    """The same of a trace of all layers' weights: of an encoder, or of a decoder's self-attention.
+
+    >>> embedder = regard.load("runs/minilm", regard.Embedder)
+    >>> traced = regard.look.trace_reading(embedder, "The bank by the river.")
+    >>> regard.look.trace_rollout(traced.trace).shape
+    torch.Size([6, 8, 8])
+    """
     place = seen.shown.only(place)
     if place not in ("encoder", "decoder"):
         raise ValueError(f"place={place!r} does not attend to itself: roll out encoder or decoder")

@@ -55,12 +55,8 @@ class Decoder(nn.Module):
             if isinstance(config.body, TransformerConfig)
             else RecurrentDecoder(config.d_model, config.body, d_memory=d_memory)
         )
-        self.head = VocabularyHead(
-            config.vocabulary,
-            config.d_model,
-            bias=config.head_bias,
-            tied=self.embedding.tokens if config.tied else None,
-        )
+        tied = self.embedding.tokens if config.tied else None
+        self.head = VocabularyHead(config.vocabulary, config.d_model, bias=config.head_bias, tied=tied)
         initialize(self, config.initial)
 
     def forward(self, ids: Ids, layout: Layout, memory: Memory | None = None) -> Stream:

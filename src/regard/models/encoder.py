@@ -5,8 +5,7 @@ x = Body(Embedding(ids))        Body: a Transformer stack that sees both ways, o
 
 from dataclasses import dataclass, field
 
-from jaxtyping import Int
-from torch import Tensor, nn
+from torch import nn
 
 from regard.layout import Layout
 from regard.nn import Ids, Stream
@@ -15,10 +14,12 @@ from regard.nn.initialize import InitialConfig, initialize
 from regard.nn.layers import NormConfig, build_norm
 from regard.nn.masks import Mask
 from regard.nn.pooling import Pooler
-from regard.nn.positions import PositionsConfig, added_positions
+from regard.nn.positions import POSITIONS, PositionsConfig, added_positions
 from regard.nn.recurrent import RecurrentConfig, RecurrentEncoder
 from regard.nn.stacks import Stack, TransformerConfig
 from regard.nn.state import Memory
+
+Body = TransformerConfig | RecurrentConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,7 +30,7 @@ class EncoderConfig:
     """Width of the residual stream."""
     embedding: EmbeddingConfig = field(default_factory=EmbeddingConfig)
     positions: PositionsConfig = field(default_factory=PositionsConfig)
-    body: TransformerConfig | RecurrentConfig = field(default_factory=TransformerConfig)
+    body: Body = field(default_factory=TransformerConfig)
     pooler: bool = False
     """BERT's tanh(W x_first + b), for the heads that want a sequence in that one vector."""
     initial: InitialConfig = field(default_factory=InitialConfig)
@@ -38,9 +39,7 @@ class EncoderConfig:
         check_widths(self.vocabulary, self.d_model, self.positions, self.body)
 
 
-def check_widths(
-    vocabulary: int, d_model: int, positions: PositionsConfig, body: TransformerConfig | RecurrentConfig
-) -> None:
+def check_widths(vocabulary: int, d_model: int, positions: PositionsConfig, body: Body) -> None:
     """What the parts cannot know by themselves."""
     if vocabulary < 1:
         raise ValueError(f"vocabulary={vocabulary} must be at least 1")
@@ -48,27 +47,18 @@ def check_widths(
         raise ValueError(f"d_model={d_model} must be at least 1")
     if isinstance(body, TransformerConfig):
         body.attention.width(d_model)
-    elif positions.kind not in ("none", "sinusoidal", "learned"):
+    elif POSITIONS[positions.kind].rotary or POSITIONS[positions.kind].bias:
         raise ValueError(
             f"positions.kind={positions.kind!r} acts inside attention, which a recurrent body has not"
         )
 
 
 def build_embedding(
-    vocabulary: int,
-    d_model: int,
-    config: EmbeddingConfig,
-    positions: PositionsConfig,
-    body: TransformerConfig | RecurrentConfig,
+    vocabulary: int, d_model: int, config: EmbeddingConfig, positions: PositionsConfig, body: Body
 ) -> Embedding:
     norm = body.norm if isinstance(body, TransformerConfig) else NormConfig()
-    return Embedding(
-        vocabulary,
-        d_model,
-        config,
-        positions=added_positions(positions, d_model),
-        norm=build_norm(norm, d_model) if config.normed else None,
-    )
+    own = build_norm(norm, d_model) if config.normed else None
+    return Embedding(vocabulary, d_model, config, positions=added_positions(positions, d_model), norm=own)
 
 
 class Encoder(nn.Module):
@@ -87,17 +77,13 @@ class Encoder(nn.Module):
         initialize(self, config.initial)
 
     def forward(
-        self,
-        ids: Ids,
-        layout: Layout,
-        segments: Int[Tensor, "tokens"] | None = None,
-        mask: Mask | None = None,
+        self, ids: Ids, layout: Layout, segments: Ids | None = None, mask: Mask | None = None
     ) -> Stream:
         """A `mask` takes the place of the body's own; recurrent bodies have none to replace."""
         x = self.embedding(ids, layout.positions, layout.longest, segments)
         return self.body(x, layout) if mask is None else self.body(x, layout, mask=mask)
 
-    def layers(self, ids: Ids, layout: Layout, segments: Int[Tensor, "tokens"] | None = None) -> list[Stream]:
+    def layers(self, ids: Ids, layout: Layout, segments: Ids | None = None) -> list[Stream]:
         """The embedding, and what each layer makes of it; the last is what `forward` gives. Of a recurrent
         body, only both ends."""
         x = self.embedding(ids, layout.positions, layout.longest, segments)

@@ -2,37 +2,27 @@
 
     scores = Head(Encoder(ids))
 
-One encoder carries any of the heads: pretrain with one, go on with another (Devlin et al. 2019, 3.2).
+One encoder carries any of the heads: pretrain with one, fine-tune with another (Devlin et al. 2019, 3.2).
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Annotated, Any, cast
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.layout import Layout
 from regard.models.encoder import Encoder, EncoderConfig
-from regard.models.heads import (
-    ClassifyConfig,
-    ClassifyHead,
-    EmbedConfig,
-    EmbedHead,
-    Head,
-    HeadConfig,
-    MaskedConfig,
-    MaskedHead,
-    TagConfig,
-    TagHead,
-)
+from regard.models.heads import HEADS, EmbedConfig, Head
 from regard.nn import Ids, Stream
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeadedConfig:
     encoder: EncoderConfig
-    head: MaskedConfig | ClassifyConfig | TagConfig | EmbedConfig = field(default_factory=EmbedConfig)
+    head: Annotated[Any, HEADS] = field(default_factory=EmbedConfig)
+    """One of `regard.models.heads.HeadConfig`, or of a plugin's."""
 
 
 class Headed(nn.Module):
@@ -40,22 +30,17 @@ class Headed(nn.Module):
         super().__init__()
         self.config = config
         self.encoder = Encoder(config.encoder)
-        self.head = build_head(config.head, self.encoder)
+        self.head = cast(Head, HEADS[config.head.kind].build(config.head, self.encoder))
 
     def forward(
-        self,
-        ids: Ids,
-        layout: Layout,
-        segments: Int[Tensor, "tokens"] | None = None,
+        self, ids: Ids, layout: Layout, segments: Int[Tensor, "tokens"] | None = None
     ) -> Float[Tensor, "rows scores"]:
         """Scores of every token (masked, tag), or of every sequence (classify), or vectors (embed). Training
         asks the head for less: see the tasks."""
         states = self.states(ids, layout, segments)
-        match self.head:
-            case MaskedHead() | TagHead():
-                return self.head(states)
-            case _:
-                return cast(Callable[[Stream, Layout], Tensor], self.head)(states, layout)
+        if HEADS[self.config.head.kind].rows == "tokens":
+            return self.head(states)
+        return cast(Callable[[Stream, Layout], Tensor], self.head)(states, layout)
 
     def states(self, ids: Ids, layout: Layout, segments: Int[Tensor, "tokens"] | None = None) -> Stream:
         """What the head stands on. Segments are left out where the encoder does not tell them apart."""
@@ -79,19 +64,3 @@ class Headed(nn.Module):
         if name.startswith("encoder.body.cells."):  # weight_ih_l0, bias_hh_l1_reverse
             return int(name.rpartition("_l")[2].split("_")[0]) + 1
         return top
-
-
-def build_head(config: HeadConfig, encoder: Encoder) -> Head:
-    d_model, pooler, initial = encoder.config.d_model, encoder.pooler, encoder.config.initial
-    match config:
-        case MaskedConfig():
-            tokens = encoder.embedding.tokens
-            return MaskedHead(
-                tokens.num_embeddings, d_model, config, embedding=tokens, pooler=pooler, initial=initial
-            )
-        case ClassifyConfig():
-            return ClassifyHead(d_model, config, pooler, initial=initial)
-        case TagConfig():
-            return TagHead(d_model, config, initial=initial)
-        case EmbedConfig():
-            return EmbedHead(d_model, config, pooler, initial=initial)

@@ -9,8 +9,9 @@
 Language models score by `regard.nn.embedding.VocabularyHead`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import torch
 import torch.nn.functional as F
@@ -19,18 +20,12 @@ from torch import Tensor, nn
 
 from regard.config import check_choices
 from regard.layout import Layout
+from regard.models.encoder import Encoder
 from regard.nn import Stream
 from regard.nn.embedding import VocabularyHead
 from regard.nn.initialize import InitialConfig, initialize
-from regard.nn.pooling import (
-    AttentionPooling,
-    Pooler,
-    pool_ends,
-    pool_first,
-    pool_last,
-    pool_max,
-    pool_mean,
-)
+from regard.nn.pooling import AttentionPooling, Pooler, pool_ends, pool_first, pool_last, pool_max, pool_mean
+from regard.plugins import Registry
 
 Vectors = Float[Tensor, "sequences d_model"]
 
@@ -274,6 +269,82 @@ class EmbedHead(nn.Module):
 
 HeadConfig = MaskedConfig | ClassifyConfig | TagConfig | EmbedConfig
 Head = MaskedHead | ClassifyHead | TagHead | EmbedHead
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadSpec:
+    """What a model needs to know about a kind of head.
+
+    >>> from dataclasses import dataclass
+    >>> from typing import Literal
+    >>> @dataclass(frozen=True, kw_only=True, slots=True)
+    ... class NormConfig:
+    ...     kind: Literal["norms"] = "norms"
+    >>> class NormHead(torch.nn.Module):
+    ...     def forward(self, states):
+    ...         return states.norm(dim=-1, keepdim=True)
+    >>> norms = regard.HeadSpec(name="norms", config=NormConfig, build=lambda *_: NormHead(), rows="tokens")
+    >>> regard.register(norms)
+    """
+
+    name: str
+    """The `kind` of its configuration."""
+    config: type[Any]
+    """A frozen dataclass with a `kind`."""
+    build: Callable[[Any, Encoder], nn.Module]
+    """From its configuration, on this encoder."""
+    rows: Literal["tokens", "sequences"]
+    """What `forward` gives a row for: tokens, forward(states); or sequences, forward(states, layout)."""
+    pooler: Callable[[Any], bool] = lambda config: False
+    """Whether it stands on the encoder's pooler."""
+    transfers: bool = False
+    """A model that starts from another takes the head over too, where it fits: it has no labels."""
+
+
+HEADS: Registry[HeadSpec] = Registry(
+    HeadSpec,
+    HeadSpec(
+        name="masked",
+        config=MaskedConfig,
+        build=lambda config, encoder: MaskedHead(
+            encoder.embedding.tokens.num_embeddings,
+            encoder.config.d_model,
+            config,
+            embedding=encoder.embedding.tokens,
+            pooler=encoder.pooler,
+            initial=encoder.config.initial,
+        ),
+        rows="tokens",
+        pooler=lambda config: config.next_sentence,
+        transfers=True,
+    ),
+    HeadSpec(
+        name="classify",
+        config=ClassifyConfig,
+        build=lambda config, encoder: ClassifyHead(
+            encoder.config.d_model, config, encoder.pooler, initial=encoder.config.initial
+        ),
+        rows="sequences",
+        pooler=lambda config: config.pool.kind == "pooler",
+    ),
+    HeadSpec(
+        name="tag",
+        config=TagConfig,
+        build=lambda config, encoder: TagHead(encoder.config.d_model, config, initial=encoder.config.initial),
+        rows="tokens",
+    ),
+    HeadSpec(
+        name="embed",
+        config=EmbedConfig,
+        build=lambda config, encoder: EmbedHead(
+            encoder.config.d_model, config, encoder.pooler, initial=encoder.config.initial
+        ),
+        rows="sequences",
+        pooler=lambda config: config.pool.kind == "pooler",
+        transfers=True,
+    ),
+    key="head.kind",
+)
 
 
 def _initialize_apart(head: nn.Module, pooler: Pooler | None, initial: InitialConfig | None) -> None:

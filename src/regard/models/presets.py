@@ -25,6 +25,7 @@ the attention weights: BERT and GPT-2 drop 10 % of them, which the fused kernels
 attention.dropout for it."""
 
 from collections.abc import Callable
+from typing import Any
 
 from regard.config import from_dict, to_dict
 from regard.models.decoder import DecoderConfig
@@ -115,16 +116,14 @@ def modern(
 
 def recurrent(vocabulary: int, *, layers: int, d_model: int, dropout: float) -> Seq2SeqConfig:
     """Before the Transformer: an LSTM that reads both ways, and one that writes and looks at it."""
-    body = RecurrentConfig(layers=layers, dropout=dropout)
-    none = PositionsConfig(kind="none")
-    embedding = EmbeddingConfig(dropout=dropout)
+    parts: dict[str, Any] = {
+        "embedding": EmbeddingConfig(dropout=dropout),
+        "positions": PositionsConfig(kind="none"),
+        "body": RecurrentConfig(layers=layers, dropout=dropout),
+    }
     return Seq2SeqConfig(
-        encoder=EncoderConfig(
-            vocabulary=vocabulary, d_model=d_model, embedding=embedding, positions=none, body=body
-        ),
-        decoder=DecoderConfig(
-            vocabulary=vocabulary, d_model=d_model, embedding=embedding, positions=none, body=body
-        ),
+        encoder=EncoderConfig(vocabulary=vocabulary, d_model=d_model, **parts),
+        decoder=DecoderConfig(vocabulary=vocabulary, d_model=d_model, **parts),
     )
 
 

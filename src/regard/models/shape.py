@@ -8,13 +8,16 @@ has no word can be set where it is: `encoder.body.window = 64`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from regard.config import check_choices, from_dict, to_dict
 from regard.models.decoder import DecoderConfig
 from regard.models.encoder import EncoderConfig
 from regard.models.presets import DECODERS, ENCODERS, MODERN, SEQ2SEQ
 from regard.models.seq2seq import Seq2SeqConfig
+from regard.nn.attention import SCORES
+from regard.nn.layers import Activation
+from regard.nn.positions import POSITIONS, Scaling
 
 _PATHS: dict[str, tuple[str, ...]] = {
     "layers": ("body.layers",),
@@ -28,6 +31,7 @@ _PATHS: dict[str, tuple[str, ...]] = {
     "norm": ("body.norm.place",),
     "norm_kind": ("body.norm.kind",),
     "positions": ("positions.kind",),
+    "score": ("body.attention.score",),
     "cell": ("body.cell",),
     "attention": ("body.attention",),
 }
@@ -38,15 +42,13 @@ _SHARED = ("layers", "d_model", "dropout", "positions", "longest")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TranslatorConfig:
-    preset: Literal["tiny", "small", "base", "big", "recurrent"] = "small"
+class Shape:
+    """The words that all models share."""
+
+    preset: str = "small"
     """The shape to start from; every other key changes one thing about it."""
     layers: int | None = None
-    """Layers of each side."""
-    encoder_layers: int | None = None
-    """Layers of the encoder, where they are not `layers`."""
-    decoder_layers: int | None = None
-    """Layers of the decoder, where they are not `layers`."""
+    """Layers, one after the other; of a translator, of each side."""
     d_model: int | None = None
     """Width of the residual stream."""
     heads: int | None = None
@@ -57,7 +59,7 @@ class TranslatorConfig:
     """Share dropped of the embedding and of each sublayer's output."""
     attention_dropout: float | None = None
     """Share of the attention weights dropped; the fused kernels cannot, so it costs speed."""
-    activation: Literal["relu", "gelu", "gelu_tanh", "geglu", "swiglu"] | None = None
+    activation: Activation | None = None
     """Of the feed-forward network."""
     activation_dropout: float | None = None
     """Share of the feed-forward network's inner elements dropped."""
@@ -65,8 +67,21 @@ class TranslatorConfig:
     """After the residual sum, or before the layer."""
     norm_kind: Literal["layer", "rms"] | None = None
     """LayerNorm or RMSNorm."""
-    positions: Literal["sinusoidal", "learned", "rotary", "relative", "alibi", "none"] | None = None
-    """How a token's place is told."""
+    positions: Annotated[str, POSITIONS] | None = None
+    """How a token's position is encoded."""
+    score: Annotated[str, SCORES] | None = None
+    """How queries and keys are compared; the scaled dot product, which alone has fast kernels, unless
+    given."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TranslatorConfig(Shape):
+    preset: Literal["tiny", "small", "base", "big", "recurrent"] = "small"
+    """The shape to start from; every other key changes one thing about it."""
+    encoder_layers: int | None = None
+    """Layers of the encoder, where they are not `layers`."""
+    decoder_layers: int | None = None
+    """Layers of the decoder, where they are not `layers`."""
     cell: Literal["lstm", "gru"] | None = None
     """Of a recurrent model."""
     attention: Literal["none", "additive", "dot", "scaled"] | None = None
@@ -83,7 +98,7 @@ class TranslatorConfig:
     def __post_init__(self) -> None:
         check_choices(self)
         _check_words(self, _PATHS)
-        self.build(8)  # what does not fit together is told before anything is read
+        self.build(8)  # what does not fit together is reported before anything is read
 
     def build(self, vocabulary: int) -> Seq2SeqConfig:
         plain = to_dict(SEQ2SEQ[self.preset](vocabulary))
@@ -102,35 +117,13 @@ class TranslatorConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EncoderShape:
+class EncoderShape(Shape):
     start: str = ""
     """A folder to start from: a model of regard's, or one of Hugging Face's (BERT, RoBERTa, DistilBERT,
     MiniLM). Its encoder, its shape and its tokenizer are taken over. Without it, all is learned from
     nothing."""
     preset: Literal["tiny", "mini", "small", "base", "recurrent"] = "small"
     """The shape to start from; every other key changes one thing about it."""
-    layers: int | None = None
-    """Layers of the encoder."""
-    d_model: int | None = None
-    """Width of the residual stream."""
-    heads: int | None = None
-    """Attentions side by side."""
-    d_ff: int | None = None
-    """Inner width of the feed-forward network."""
-    dropout: float | None = None
-    """Share dropped of the embedding and of each sublayer's output."""
-    attention_dropout: float | None = None
-    """Share of the attention weights dropped; the fused kernels cannot, so it costs speed."""
-    activation: Literal["relu", "gelu", "gelu_tanh", "geglu", "swiglu"] | None = None
-    """Of the feed-forward network."""
-    activation_dropout: float | None = None
-    """Share of the feed-forward network's inner elements dropped."""
-    norm: Literal["post", "pre"] | None = None
-    """After the residual sum, or before the layer."""
-    norm_kind: Literal["layer", "rms"] | None = None
-    """LayerNorm or RMSNorm."""
-    positions: Literal["sinusoidal", "learned", "rotary", "relative", "alibi", "none"] | None = None
-    """How a token's place is told."""
     longest: int | None = None
     """Most tokens of an input, special ones included, where positions are learned."""
     cell: Literal["lstm", "gru"] | None = None
@@ -146,18 +139,12 @@ class EncoderShape:
         if self.frozen < -1:
             raise ValueError(f"frozen={self.frozen} must be a number of layers, or -1 for all of them")
         if self.start:
-            fixed = [name for name in _ENCODER_PATHS if name not in _FREE and getattr(self, name) is not None]
-            if fixed or self.encoder:
-                name = fixed[0] if fixed else "encoder"
-                raise ValueError(
-                    f"{name}={getattr(self, name)!r} beside start={self.start!r}: the shape is that of the "
-                    "model it starts from; leave one of the two out"
-                )
+            _check_start(self, [*(name for name in _ENCODER_PATHS if name not in _FREE), "encoder"])
             return
         if self.frozen:
             raise ValueError(f"frozen={self.frozen}, but without start there is nothing worth keeping")
         _check_words(self, _ENCODER_PATHS)
-        self.build(8)  # what does not fit together is told before anything is read
+        self.build(8)  # what does not fit together is reported before anything is read
 
     def build(self, vocabulary: int) -> EncoderConfig:
         """From nothing."""
@@ -187,7 +174,7 @@ class EncoderShape:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LanguageShape:
+class LanguageShape(Shape):
     start: str = ""
     """A folder to start from: a language model of regard's, or a GPT-2 of Hugging Face's. Its shape and its
     tokenizer are taken over. Without it, all is learned from nothing."""
@@ -196,35 +183,13 @@ class LanguageShape:
     make: Literal["gpt2", "modern"] = "gpt2"
     """GPT-2's LayerNorm, learned positions and GELU; or RMSNorm, rotary positions, SwiGLU, and pairs of heads
     that share keys and values."""
-    layers: int | None = None
-    """Layers, one after the other."""
-    d_model: int | None = None
-    """Width of the residual stream."""
-    heads: int | None = None
-    """Attentions side by side."""
     kv_heads: int | None = None
     """Heads of keys and values, each shared by heads / kv_heads queries."""
-    d_ff: int | None = None
-    """Inner width of the feed-forward network."""
-    dropout: float | None = None
-    """Share dropped of the embedding and of each sublayer's output."""
-    attention_dropout: float | None = None
-    """Share of the attention weights dropped; the fused kernels cannot, so it costs speed."""
-    activation: Literal["relu", "gelu", "gelu_tanh", "geglu", "swiglu"] | None = None
-    """Of the feed-forward network."""
-    activation_dropout: float | None = None
-    """Share of the feed-forward network's inner elements dropped."""
-    norm: Literal["post", "pre"] | None = None
-    """After the residual sum, or before the layer."""
-    norm_kind: Literal["layer", "rms"] | None = None
-    """LayerNorm or RMSNorm."""
-    positions: Literal["sinusoidal", "learned", "rotary", "relative", "alibi", "none"] | None = None
-    """How a token's place is told."""
     window: int | None = None
     """Sliding window: how many tokens before it a token sees besides itself; all, unless given."""
     global_every: int | None = None
     """With a window: every so many layers, one sees everything."""
-    scaling: Literal["none", "linear", "ntk", "yarn"] | None = None
+    scaling: Scaling | None = None
     """Rotary positions: how they reach further than was trained."""
     factor: float | None = None
     """With a scaling: how many times further."""
@@ -238,19 +203,10 @@ class LanguageShape:
     def __post_init__(self) -> None:
         check_choices(self)
         if self.start:
-            fixed = [
-                name
-                for name in _LANGUAGE_PATHS
-                if name not in _LANGUAGE_FREE and getattr(self, name) is not None
-            ]
-            if fixed or self.decoder:
-                name = fixed[0] if fixed else "decoder"
-                raise ValueError(
-                    f"{name}={getattr(self, name)!r} beside start={self.start!r}: the shape is that of the "
-                    "model it starts from; leave one of the two out"
-                )
-            return
-        self.build(8, 8)  # what does not fit together is told before anything is read
+            fixed = [name for name in _LANGUAGE_PATHS if name not in _LANGUAGE_FREE]
+            _check_start(self, [*fixed, "decoder"])
+        else:
+            self.build(8, 8)  # what does not fit together is reported before anything is read
 
     def build(self, vocabulary: int, context: int) -> DecoderConfig:
         """From nothing; learned positions reach as far as the `context`."""
@@ -295,7 +251,7 @@ _LANGUAGE_FREE = (
     *("scaling", "factor", "trained"),
 )
 """What can be set for a language model that is not new."""
-_NONE = ("kv_heads", "window")
+_NONE = ("kv_heads", "window", "score")
 """What may be absent from a configuration."""
 
 _ENCODER_PATHS = {
@@ -348,7 +304,7 @@ def _put(table: dict[str, Any], path: str, value: Any) -> None:
 def _get(table: Mapping[str, Any], path: str) -> Any:
     value: Any = table
     for key in path.split("."):
-        value = value[key]
+        value = value.get(key)  # None is left out
     return value
 
 
@@ -360,3 +316,13 @@ def _merged(table: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]
             _merged(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
         )
     return both
+
+
+def _check_start(shape: Any, fixed: list[str]) -> None:
+    """Beside a start, nothing that would change what it is."""
+    for name in fixed:
+        if getattr(shape, name) not in (None, {}):
+            raise ValueError(
+                f"{name}={getattr(shape, name)!r} beside start={shape.start!r}: the shape is that of the "
+                "model it starts from; leave one of the two out"
+            )

@@ -13,11 +13,15 @@ holds the two equal, gradients included.
 """
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
+
+from regard.plugins import Registry
 
 Queries = Float[Tensor, "query heads d_head"]
 Keys = Float[Tensor, "key kv_heads d_head"]
@@ -43,6 +47,59 @@ def additive_scores(
     return torch.tanh(queries.unsqueeze(-2) + keys.unsqueeze(-3)) @ direction
 
 
+class DotScore(nn.Module):
+    def __init__(self, scale: float | None = None) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, queries: Queries, keys: Keys) -> Scores:
+        return dot_scores(queries, keys, self.scale)
+
+
+class AdditiveScore(nn.Module):
+    """v_a . tanh(W_q q + W_k k), each head with its own."""
+
+    def __init__(self, heads: int, d_head: int) -> None:
+        super().__init__()
+        self.query = nn.Parameter(torch.randn(heads, d_head, d_head) / d_head**0.5)
+        self.key = nn.Parameter(torch.randn(heads, d_head, d_head) / d_head**0.5)
+        self.direction = nn.Parameter(torch.randn(heads, d_head) / d_head**0.5)
+
+    def forward(self, queries: Queries, keys: Keys) -> Scores:
+        asked = torch.einsum("qhd,hde->hqe", queries, self.query)
+        held = torch.einsum("khd,hde->hke", keys, self.key)
+        return torch.einsum("hqke,he->hqk", torch.tanh(asked[:, :, None] + held[:, None]), self.direction)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Score:
+    """How queries and keys are compared.
+
+    >>> class Distance(torch.nn.Module):
+    ...     def forward(self, queries, keys):
+    ...         return -torch.cdist(queries.transpose(0, 1), keys.transpose(0, 1))
+    >>> score = regard.Score(name="distance", build=lambda heads, d_head: Distance())
+    >>> score.build(4, 8)(torch.randn(3, 4, 8), torch.randn(5, 4, 8)).shape
+    torch.Size([4, 3, 5])
+    """
+
+    name: str
+    build: Callable[[int, int], nn.Module]
+    """build(heads, d_head): forward(queries [query, heads, d_head], keys [key, heads, d_head]) gives scores
+    [heads, query, key], before the softmax. What it has for each head lies along the first axis, so that
+    heads can be pruned."""
+
+
+SCORES: Registry[Score] = Registry(
+    Score,
+    Score(name="scaled", build=lambda heads, d_head: DotScore()),
+    Score(name="dot", build=lambda heads, d_head: DotScore(1.0)),
+    Score(name="additive", build=AdditiveScore),
+    key="attention.score",
+)
+"""All scores, by name. Only the scaled dot product has fused kernels; others run as they are written."""
+
+
 def weigh(
     scores: Float[Tensor, "*batch query key"], visible: Bool[Tensor, "*#batch query key"] | None = None
 ) -> Float[Tensor, "*batch query key"]:
@@ -64,13 +121,19 @@ def attend(
     bias: Scores | None = None,
     scale: float | None = None,
     dropout: float = 0.0,
+    score: Callable[[Queries, Keys], Scores] | None = None,
 ) -> Float[Tensor, "query heads d_value"]:
-    """softmax(Q K^T / sqrt(d_head) + bias) V, head by head. `dropout` drops weights, and always applies
-    when it is given: the caller knows whether it is training."""
-    scores = dot_scores(queries, keys, scale)
+    """softmax(Q K^T / sqrt(d_head) + bias) V, head by head, or with another `score`. `dropout` drops weights,
+    and always applies when it is given: the caller knows whether it is training."""
+    scores = dot_scores(queries, keys, scale) if score is None else scored(queries, keys, score)
     weights = weigh(scores if bias is None else scores + bias, visible)
     values = values.repeat_interleave(queries.shape[1] // values.shape[1], dim=1)
     return torch.einsum("hqk,khd->qhd", F.dropout(weights, dropout) if dropout else weights, values)
+
+
+def scored(queries: Queries, keys: Keys, score: Callable[[Queries, Keys], Scores]) -> Scores:
+    """By a score of its own; keys that several heads share are there for each."""
+    return score(queries, keys.repeat_interleave(queries.shape[1] // keys.shape[1], dim=1))
 
 
 def self_attend(x: Float[Tensor, "query d_model"]) -> Float[Tensor, "query d_model"]:

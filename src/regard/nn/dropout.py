@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 _TRITON = torch.backends.cuda.is_built() and find_spec("triton") is not None
 if _TRITON:
-    from regard.nn.drawn import CHANCES, GROUP, draw_kept
+    from regard.nn.dropout_mask import CHANCES, GROUP, draw_kept
 
 
 class Dropout(nn.Dropout):

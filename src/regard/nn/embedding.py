@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.nn import Ids
 from regard.nn.dropout import Dropout
-from regard.nn.positions import LearnedPositions, SinusoidalPositions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,7 +46,7 @@ class Embedding(nn.Module):
         d_model: int,
         config: EmbeddingConfig,
         *,
-        positions: SinusoidalPositions | LearnedPositions | None,
+        positions: nn.Module | None,
         norm: nn.Module | None,
     ) -> None:
         super().__init__()
@@ -58,11 +58,7 @@ class Embedding(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(
-        self,
-        ids: Int[Tensor, "tokens"],
-        positions: Int[Tensor, "tokens"],
-        longest: int,
-        segments: Int[Tensor, "tokens"] | None = None,
+        self, ids: Ids, positions: Int[Tensor, "tokens"], longest: int, segments: Ids | None = None
     ) -> Float[Tensor, "tokens d_model"]:
         """`longest` bounds the positions. Without `segments`, every token is in segment 0."""
         if len(ids) != len(positions):

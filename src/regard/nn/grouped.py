@@ -6,7 +6,7 @@ empty cells are hidden, when the scores wasted on those cost less than another c
 stay alone.
 
 It is one operator, so that a compiler sees a single node whatever the lengths are, and autograd keeps one
-node instead of one for each call. Where nothing is learned, native/attention.c takes each sequence as it
+node instead of one for each call. In inference, native/attention.c takes each sequence as it
 lies, in float32 and if it was compiled: short sequences take half or a quarter of the time.
 
 It knows reach masks and grouped-query heads; bias, dropout and second derivatives are the padded kernel's.
@@ -234,16 +234,7 @@ def _attend_grouped(
 
 
 @_attend_grouped.register_fake
-def _(
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    query_offsets: Tensor,
-    key_offsets: Tensor,
-    before: int,
-    after: int,
-    scale: float,
-) -> tuple[Tensor, Tensor]:
+def _(queries: Tensor, *rest: object) -> tuple[Tensor, Tensor]:
     output = torch.empty_like(queries, memory_format=torch.contiguous_format)
     return output, queries.new_empty(
         queries.shape[:2], dtype=torch.promote_types(queries.dtype, torch.float32)
@@ -288,17 +279,7 @@ def _attend_grouped_backward(
 
 @_attend_grouped_backward.register_fake
 def _(
-    gradient: Tensor,
-    queries: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    output: Tensor,
-    normalisers: Tensor,
-    query_offsets: Tensor,
-    key_offsets: Tensor,
-    before: int,
-    after: int,
-    scale: float,
+    gradient: Tensor, queries: Tensor, keys: Tensor, values: Tensor, *rest: object
 ) -> tuple[Tensor, Tensor, Tensor]:
     empty = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in (queries, keys, values)]
     return empty[0], empty[1], empty[2]

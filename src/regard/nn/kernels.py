@@ -4,7 +4,7 @@
     varlen    flash kernels for variable lengths: CUDA, half precision, no weights ever in memory. Our own
               (regard.nn.flash); for windows and unusual widths of heads, PyTorch's
     grouped   the flash kernel for the CPU, once for each group of like lengths (regard.nn.grouped); C of our
-              own where nothing is learned (regard.nn.native)
+              own in inference (regard.nn.native)
     padded    one `scaled_dot_product_attention` over a padded grid: any device, bias, mask and dropout
 
 All four give the values of the equation; tests/nn/test_kernels.py holds them equal. `choose_kernel` is the
@@ -117,6 +117,7 @@ def attend_packed(
     dropout: float = 0.0,
     kernel: Kernel | Literal["auto"] = "auto",
     joined: Float[Tensor, "queries all_heads d_head"] | None = None,
+    score: Callable[[Tensor, Tensor], Tensor] | None = None,
 ) -> Output:
     """Each sequence of queries attends to the keys of the same sequence. `bias` is between positions: a
     sequence takes the corner of its own size. `dropout` always applies when it is given. `joined` holds
@@ -139,8 +140,11 @@ def attend_packed(
             f"queries, keys and values of {shapes} do not fit: keys are as wide as queries, each has a "
             "value, and each key head serves equally many query heads"
         )
-    scale = queries.shape[-1] ** -0.5 if scale is None else scale
     keys, values = keys.to(queries.dtype), values.to(queries.dtype)  # autocast may give each its own
+    if score is not None:  # which no kernel has
+        parts = (queries, keys, values, query_layout, key_layout, mask, bias, scale, dropout)
+        return _each(*parts, score=score)
+    scale = queries.shape[-1] ** -0.5 if scale is None else scale
     choice = choose_kernel(
         device=queries.device.type,
         dtype=queries.dtype,
@@ -177,15 +181,16 @@ def _each(
     key_layout: Layout,
     mask: Mask,
     bias: Bias | None,
-    scale: float,
+    scale: float | None,
     dropout: float,
+    score: Callable[[Tensor, Tensor], Tensor] | None = None,
 ) -> Output:
     outputs = []
     parts = zip(query_layout.split(queries), key_layout.split(keys), key_layout.split(values), strict=True)
     for sequence, (q, k, v) in enumerate(parts):
         visible = mask.visible(len(q), len(k), sequence, q.device)
         corner = None if bias is None else bias[:, : len(q), : len(k)]
-        outputs.append(attend(q, k, v, visible, bias=corner, scale=scale, dropout=dropout))
+        outputs.append(attend(q, k, v, visible, bias=corner, scale=scale, dropout=dropout, score=score))
     return torch.cat(outputs) if outputs else queries.new_empty(0, queries.shape[1], values.shape[2])
 
 
@@ -275,6 +280,7 @@ def attend_cached(
     *,
     before: int | None = None,
     bias: DistanceBias | None = None,
+    score: Callable[[Tensor, Tensor], Tensor] | None = None,
 ) -> Float[Tensor, "rows heads d_value"]:
     """One query in each row asks that row's cached keys, itself included. `places` are the queries'
     positions: row r has keys up to places[r], and what its buffer holds behind them is hidden. None says
@@ -285,7 +291,31 @@ def attend_cached(
         if places is None:
             places = torch.full((rows,), columns - 1, device=keys.device)
         shown = shown_keys(places, columns, kv_heads, keys.dtype, before=before, bias=bias)
+    if score is not None:
+        return _each_row(queries, keys, values, shown, score)
     return attend_shown(queries, keys, values, shown)
+
+
+def _each_row(
+    queries: Float[Tensor, "rows heads d_head"],
+    keys: Float[Tensor, "rows kv_heads key d_head"],
+    values: Float[Tensor, "rows kv_heads key d_value"],
+    shown: Tensor | None,
+    score: Callable[[Tensor, Tensor], Tensor],
+) -> Float[Tensor, "rows heads d_value"]:
+    """By the equation, one row after the other. What is hidden is hidden by the mask, with a bias too: a
+    score need not be a number where a row holds no key."""
+    outputs = []
+    for row, query in enumerate(queries):
+        visible, bias = None, None
+        if shown is not None and shown.dtype == torch.bool:
+            visible = shown[row].flatten(0, 1)[:1]
+        elif shown is not None:
+            bias = shown[row].flatten(0, 1).unsqueeze(1)
+            visible = (bias > -torch.inf).any(dim=0)
+        k, v = (each[row].transpose(0, 1).to(query.dtype) for each in (keys, values))
+        outputs.append(attend(query.unsqueeze(0), k, v, visible, bias=bias, score=score))
+    return torch.cat(outputs)
 
 
 def shown_keys(

@@ -12,6 +12,7 @@ would mix the examples. tests/nn/test_layers.py holds the layer equal to torch.n
 and DecoderLayer.
 """
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -71,11 +72,14 @@ def build_norm(config: NormConfig, d_model: int) -> nn.Module:
             return RMSNorm(d_model, eps=config.eps)
 
 
+Activation = Literal["relu", "gelu", "gelu_tanh", "geglu", "swiglu"]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FeedForwardConfig:
     d_ff: int | None = None
     """Inner width; 4 * d_model unless given."""
-    activation: Literal["relu", "gelu", "gelu_tanh", "geglu", "swiglu"] = "relu"
+    activation: Activation = "relu"
     """gelu_tanh is the approximation that GPT-2 uses; geglu and swiglu have a third matrix, the gate."""
     bias: bool = True
     """b_1 and b_2."""
@@ -104,22 +108,22 @@ class FeedForward(nn.Module):
         self.inner = nn.Linear(d_model, 2 * d_ff if self.gated else d_ff, bias=config.bias)
         self.output = nn.Linear(d_ff, d_model, bias=config.bias)
         self.dropout = Dropout(config.dropout)
+        self.activate = activate
 
     def forward(self, x: Stream) -> Stream:
         inner = self.inner(x)
-        return self.output(self.dropout(inner if self.activated else activate(inner, self.activation)))
+        return self.output(self.dropout(inner if self.activated else self.activate(inner, self.activation)))
 
 
 def activate(inner: Float[Tensor, "*tokens d_inner"], kind: str | None) -> Float[Tensor, "*tokens d_ff"]:
-    """None: as it is. Where nothing is learned, some take the place of what they are given."""
-    learning = torch.is_grad_enabled()
+    """None: as it is."""
     match kind:
         case "relu":
-            return F.relu(inner) if learning else torch.relu_(inner)
+            return F.relu(inner)
         case "gelu" | "gelu_tanh" if torch.compiler.is_compiling() and inner.dtype.itemsize == 2:
             return gelu(inner) if kind == "gelu" else gelu_tanh(inner)
         case "gelu":
-            return F.gelu(inner) if learning else torch.ops.aten.gelu_(inner)
+            return F.gelu(inner)
         case "gelu_tanh":
             return F.gelu(inner, approximate="tanh")
         case "geglu":
@@ -133,6 +137,7 @@ def activate(inner: Float[Tensor, "*tokens d_inner"], kind: str | None) -> Float
 
 
 Sublayer = Callable[[Stream], Stream]
+Add = Callable[[Stream, Stream], Stream]
 
 
 class Residual(nn.Module):
@@ -143,19 +148,14 @@ class Residual(nn.Module):
         self.norm = norm
         self.place = place
         self.dropout = Dropout(dropout)
+        self.add: Add = operator.add
 
     def forward(self, x: Stream, layer: Sublayer) -> Stream:
         match self.place:
             case "post":
-                return self.norm(_added(x, self.dropout(layer(x))))
+                return self.norm(self.add(x, self.dropout(layer(x))))
             case "pre":
-                return _added(x, self.dropout(layer(self.norm(x))))
-
-
-def _added(x: Stream, update: Stream) -> Stream:
-    """Where nothing is learned, the sum takes the update's place: new memory costs more than adding. (Under
-    autocast the update may be in half precision; the sum is not.)"""
-    return x + update if torch.is_grad_enabled() or update.dtype != x.dtype else update.add_(x)
+                return self.add(x, self.dropout(layer(self.norm(x))))
 
 
 class TransformerLayer(nn.Module):

@@ -22,6 +22,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+Lengths = Int[Tensor, "sequences"]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mask:
@@ -54,11 +56,7 @@ class Mask:
         return visible
 
     def grid(
-        self,
-        query_lengths: Int[Tensor, "sequences"],
-        key_lengths: Int[Tensor, "sequences"],
-        queries: int,
-        keys: int,
+        self, query_lengths: Lengths, key_lengths: Lengths, queries: int, keys: int
     ) -> Bool[Tensor, "sequences query key"]:
         """The matrices of all sequences at once, padded to this many queries and keys; no key is visible
         past a sequence's own keys. tests/nn/test_masks.py holds it equal to `visible`."""

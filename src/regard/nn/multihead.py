@@ -10,7 +10,7 @@ what it used. All paths go through `attend` or `attend_cache`, where `regard.loo
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
@@ -20,10 +20,9 @@ from torch import Tensor, nn
 from regard.config import check_choices
 from regard.layout import Layout
 from regard.nn import Stream
-from regard.nn.attention import dot_scores, weigh
+from regard.nn.attention import SCORES, dot_scores, scored, weigh
 from regard.nn.kernels import Choice, Kernel, attend_cached, attend_packed, choose_kernel
 from regard.nn.masks import FULL, Mask
-from regard.nn.positions import AlibiBias, RelativeBias, RotaryPositions
 from regard.nn.state import SelfCache
 
 Queries = Float[Tensor, "tokens heads d_head"]
@@ -49,9 +48,19 @@ class AttentionConfig:
     """Share of the attention weights dropped in training. The fused kernels cannot: it costs speed."""
     kernel: Kernel | Literal["auto"] = "auto"
     """Which kernel computes it; auto takes the fastest that can."""
+    score: Annotated[str, SCORES] | None = None
+    """How queries and keys are compared: the scaled dot product unless given. Others have no fused kernel:
+    they are computed by the equation, one sequence after the other."""
 
     def __post_init__(self) -> None:
         check_choices(self)
+        if self.score is not None:
+            SCORES.check(self.score, "attention.score")
+        if self.scored and self.kernel not in ("auto", "equation"):
+            raise ValueError(
+                f"attention.kernel={self.kernel!r} computes the scaled dot product, but "
+                f"attention.score={self.score!r}: leave one of the two out"
+            )
         for name in ("heads", "kv_heads", "d_head", "d_value"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -63,6 +72,11 @@ class AttentionConfig:
             )
         if not 0 <= self.dropout < 1:
             raise ValueError(f"attention.dropout={self.dropout} must be in [0, 1)")
+
+    @property
+    def scored(self) -> bool:
+        """Whether the score is another than the kernels have."""
+        return self.score not in (None, "scaled")
 
     def width(self, d_model: int) -> int:
         """d_head for a model of this width."""
@@ -93,7 +107,7 @@ class AttentionConfig:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
+class AttentionInputs:
     """Queries and the keys that they ask, sequence by sequence: what the weights are, by the equation. Where
     there are fewer queries than keys, they stand at the end."""
 
@@ -103,10 +117,12 @@ class Asked:
     bias: Float[Tensor, "heads distances"] | None = None
     """For each distance, key minus query, from -(n - 1) to n - 1."""
     scale: float | None = None
+    score: nn.Module | None = None
+    """In place of the scaled dot product."""
 
     def scores(self, sequence: int) -> Float[Tensor, "heads _query _key"]:
         q, k = self.queries[sequence], self.keys[sequence]
-        scores = dot_scores(q, k, self.scale)
+        scores = dot_scores(q, k, self.scale) if self.score is None else scored(q, k, self.score)
         if self.bias is None:
             return scores
         places = torch.arange(len(q), device=q.device) + (len(k) - len(q))
@@ -137,6 +153,7 @@ class _Heads(nn.Module):
         self.d_keys = self.kv_heads * self.d_head
         self.d_values = self.kv_heads * self.d_value
         self.output = nn.Linear(self.heads * self.d_value, d_model, bias=config.bias)
+        self.score = SCORES[str(config.score)].build(self.heads, self.d_head) if config.scored else None
 
     @property
     def active_dropout(self) -> float:
@@ -157,8 +174,8 @@ class SelfAttention(_Heads):
         d_model: int,
         config: AttentionConfig,
         *,
-        rotary: RotaryPositions | None = None,
-        bias: RelativeBias | AlibiBias | None = None,
+        rotary: nn.Module | None = None,
+        bias: nn.Module | None = None,
     ) -> None:
         super().__init__(d_model, config)
         self.project = nn.Linear(d_model, self.d_queries + self.d_keys + self.d_values, bias=config.bias)
@@ -197,6 +214,7 @@ class SelfAttention(_Heads):
             dropout=self.active_dropout,
             kernel=self.kernel,
             joined=joined,
+            score=self.score,
         )
         return self.merge(heads)
 
@@ -223,6 +241,7 @@ class SelfAttention(_Heads):
             places - first if places is not None and first else places,
             before=before,
             bias=self.bias,
+            score=self.score,
         )
         return self.merge(heads)
 
@@ -243,7 +262,7 @@ class SelfAttention(_Heads):
             mask=mask,
             biased=self.bias is not None,
             dropout=self.active_dropout,
-            wanted=self.kernel,
+            wanted=self.kernel if self.score is None else "equation",
         )
 
     def queries_keys_values(
@@ -284,7 +303,7 @@ class SelfAttention(_Heads):
         """How much each token attends to each other, one matrix a sequence."""
         queries, keys, _ = self.queries_keys_values(x, layout.positions, layout.longest)
         bias = self.distance_bias(layout.longest, x.device)
-        asked = Asked(layout.split(queries), layout.split(keys), mask, bias)
+        asked = AttentionInputs(layout.split(queries), layout.split(keys), mask, bias, score=self.score)
         return [asked.weights(sequence) for sequence in range(layout.sequences)]
 
 
@@ -325,7 +344,14 @@ class CrossAttention(_Heads):
         memory_layout: Layout,
     ) -> Stream:
         heads = attend_packed(
-            queries, keys, values, layout, memory_layout, dropout=self.active_dropout, kernel=self.kernel
+            queries,
+            keys,
+            values,
+            layout,
+            memory_layout,
+            dropout=self.active_dropout,
+            kernel=self.kernel,
+            score=self.score,
         )
         return self.merge(heads)
 
@@ -347,5 +373,5 @@ class CrossAttention(_Heads):
     ) -> list[Weights]:
         """How much each token of the decoder attends to each of the encoder's, one matrix a sentence pair."""
         keys, _ = self.keys_values(memory)
-        asked = Asked(layout.split(self.queries(x)), memory_layout.split(keys))
+        asked = AttentionInputs(layout.split(self.queries(x)), memory_layout.split(keys), score=self.score)
         return [asked.weights(sequence) for sequence in range(layout.sequences)]

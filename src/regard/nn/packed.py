@@ -23,12 +23,12 @@ from regard.nn.native.linear import Then
 
 Model = TypeVar("Model", bound=nn.Module)
 Product = nn.Linear | VocabularyHead
+Weight = Float[Tensor, "outputs inputs"]
+Bias = Float[Tensor, "outputs"]
 
 
 def with_products(
-    model: Model,
-    product: Callable[[Product, Then | None], nn.Module],
-    shared: tuple[Tensor, ...] = (),
+    model: Model, product: Callable[[Product, Then | None], nn.Module], shared: tuple[Tensor, ...] = ()
 ) -> Model:
     """A copy in which `product` of it, and of what follows it, takes the place of every linear layer and
     vocabulary head, and nothing the place of dropout. `shared` tensors are not copied."""
@@ -65,12 +65,7 @@ def pack(model: Model) -> Model:
 
 
 class PackedLinear(nn.Module):
-    def __init__(
-        self,
-        weight: Float[Tensor, "outputs inputs"],
-        bias: Float[Tensor, "outputs"] | None,
-        then: Then | None = None,
-    ) -> None:
+    def __init__(self, weight: Weight, bias: Bias | None, then: Then | None = None) -> None:
         """`then` is an activation of the outputs."""
         super().__init__()
         if weight.device.type != "cpu" or weight.dtype != torch.float32:
@@ -107,12 +102,7 @@ _FUSED: dict[Then | None, tuple[str, str]] = {
 class _OneDNN:
     """What `Panels` is, by torch's operations."""
 
-    def __init__(
-        self,
-        weight: Float[Tensor, "outputs inputs"],
-        bias: Float[Tensor, "outputs"] | None,
-        then: Then | None,
-    ) -> None:
+    def __init__(self, weight: Weight, bias: Bias | None, then: Then | None) -> None:
         self._bias, (self._name, self._kind) = bias, _FUSED[then]
         self._packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), None)
 

@@ -12,10 +12,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.layout import Layout
+from regard.nn import Stream
 from regard.nn.attention import additive_scores, weigh
 from regard.nn.kernels import attend_packed
 
 Score = Literal["additive", "dot", "scaled"]
+Pooled = Float[Tensor, "sequences d_model"]
 
 
 class ScoredAttention(nn.Module):
@@ -54,15 +56,9 @@ class ScoredAttention(nn.Module):
         if self.score == "additive":
             weights = self._additive_weights(asked, prepared, query_layout, key_layout)
             return query_layout.from_grid(weights @ key_layout.to_grid(values))
-        heads = attend_packed(
-            asked.unsqueeze(1),
-            prepared.unsqueeze(1),
-            values.unsqueeze(1),
-            query_layout,
-            key_layout,
-            scale=1.0 if self.score == "dot" else None,
-        )
-        return heads.squeeze(1)
+        q, k, v = (each.unsqueeze(1) for each in (asked, prepared, values))
+        scale = 1.0 if self.score == "dot" else None
+        return attend_packed(q, k, v, query_layout, key_layout, scale=scale).squeeze(1)
 
     def _additive_weights(
         self,
@@ -96,12 +92,7 @@ class AttentionPooling(nn.Module):
             case "state":
                 self.query = None
 
-    def forward(
-        self,
-        x: Float[Tensor, "tokens d_model"],
-        layout: Layout,
-        state: Float[Tensor, "sequences d_model"] | None = None,
-    ) -> Float[Tensor, "sequences d_model"]:
+    def forward(self, x: Stream, layout: Layout, state: Pooled | None = None) -> Pooled:
         if (self.query is None) == (state is None):
             raise ValueError("give a state exactly when the pooling was built with query='state'")
         queries = self.query.expand(layout.sequences, -1) if self.query is not None else state
@@ -116,37 +107,35 @@ class Pooler(nn.Module):
         super().__init__()
         self.dense = nn.Linear(d_model, d_model)
 
-    def forward(
-        self, x: Float[Tensor, "tokens d_model"], layout: Layout
-    ) -> Float[Tensor, "sequences d_model"]:
+    def forward(self, x: Stream, layout: Layout) -> Pooled:
         return torch.tanh(self.dense(pool_first(x, layout)))
 
 
-def pool_mean(x: Float[Tensor, "tokens d_model"], layout: Layout) -> Float[Tensor, "sequences d_model"]:
+def pool_mean(x: Stream, layout: Layout) -> Pooled:
     """The mean over each sequence's tokens; zeros for an empty one."""
     wide = x.to(torch.promote_types(x.dtype, torch.float32))  # a sum in half precision may overflow
     sums = wide.new_zeros(layout.sequences, x.shape[1]).index_add(0, layout.owners, wide)
     return (sums / layout.lengths.clamp(min=1).unsqueeze(1)).to(x.dtype)
 
 
-def pool_max(x: Float[Tensor, "tokens d_model"], layout: Layout) -> Float[Tensor, "sequences d_model"]:
+def pool_max(x: Stream, layout: Layout) -> Pooled:
     """The largest of each dimension over a sequence's tokens; zeros for an empty one."""
     owners = layout.owners.unsqueeze(1).expand_as(x)
     zeros = x.new_zeros(layout.sequences, x.shape[1])
     return zeros.scatter_reduce(0, owners, x, reduce="amax", include_self=False)
 
 
-def pool_first(x: Float[Tensor, "tokens d_model"], layout: Layout) -> Float[Tensor, "sequences d_model"]:
+def pool_first(x: Stream, layout: Layout) -> Pooled:
     """The first token of each sequence; zeros for an empty one."""
     return _pick(x, layout.firsts, layout)
 
 
-def pool_last(x: Float[Tensor, "tokens d_model"], layout: Layout) -> Float[Tensor, "sequences d_model"]:
+def pool_last(x: Stream, layout: Layout) -> Pooled:
     """The last token of each sequence; zeros for an empty one."""
     return _pick(x, layout.lasts, layout)
 
 
-def pool_ends(x: Float[Tensor, "tokens d_model"], layout: Layout) -> Float[Tensor, "sequences d_model"]:
+def pool_ends(x: Stream, layout: Layout) -> Pooled:
     """What a bidirectional encoder knows at its ends: the half that reads forwards at the last token, the
     half that reads backwards at the first; zeros for an empty sequence."""
     forwards, backwards = x.chunk(2, dim=1)

@@ -1,4 +1,4 @@
-"""Where a token stands: six answers, one setting.
+"""Where a token stands: six answers and those of plugins, one setting.
 
 Added to the embedding:
 
@@ -8,7 +8,7 @@ Added to the embedding:
 
 Acting inside self-attention:
 
-    rotary      queries and keys turned by angles that grow with it          Su et al. 2021
+    rotary      queries and keys rotated by angles that grow with it          Su et al. 2021
     relative    a trained bias for each distance (in buckets) and head       Raffel et al. 2020
     alibi       a bias of -slope * distance, slopes fixed for each head      Press et al. 2022
 
@@ -32,22 +32,53 @@ published checkpoints. tests/nn/test_positions.py holds linear and yarn equal to
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.config import check_choices
+from regard.plugins import Registry
 
 Scaling = Literal["none", "linear", "ntk", "yarn"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Positions:
+    """A kind of positions: what it adds where. Each part is built from the `PositionsConfig`; None where this
+    kind does nothing there.
+
+    >>> class Near(torch.nn.Module):
+    ...     def forward(self, distance):
+    ...         return -distance.abs().float().expand(self.heads, *distance.shape)
+    >>> def near(config, heads, causal, kept):
+    ...     part = Near()
+    ...     part.heads = heads if kept is None else len(kept)
+    ...     return part
+    >>> regard.register(regard.Positions(name="near", bias=near))
+    >>> outcome = regard.fit("recipe.toml", "model.positions=near", out="runs/near")
+    """
+
+    name: str
+    added: Callable[["PositionsConfig", int], nn.Module] | None = None
+    """added(config, d_model): forward(positions, longest, dtype) gives rows to add to the embedding."""
+    rotary: Callable[["PositionsConfig", int], nn.Module] | None = None
+    """rotary(config, d_head): forward(x, positions, longest) changes queries, and keys, by their places."""
+    bias: Callable[["PositionsConfig", int, bool, Sequence[int] | None], nn.Module] | None = None
+    """bias(config, heads, causal, kept): forward(distance) is added to scores, [heads, *distance]; `kept` are
+    those of the heads that are there, if not all are."""
+
+
+POSITIONS: Registry[Positions] = Registry(Positions, key="positions.kind")
+"""All kinds, by name."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PositionsConfig:
-    kind: Literal["sinusoidal", "learned", "rotary", "relative", "alibi", "none"] = "sinusoidal"
+    kind: Annotated[str, POSITIONS] = "sinusoidal"
     """How tokens know their place."""
     base: float = 10_000.0
     """n of the sinusoidal and rotary formulas: the longest wavelength is 2 pi n."""
@@ -68,6 +99,7 @@ class PositionsConfig:
 
     def __post_init__(self) -> None:
         check_choices(self)
+        POSITIONS.check(self.kind, "positions.kind")
         if self.base <= 1:
             raise ValueError(f"positions.base={self.base} must be greater than 1: 10000 is the usual value")
         if self.longest < 1:
@@ -203,7 +235,7 @@ def _pair_that_turns(times: int, d_head: int, base: float, trained: int) -> floa
 
 
 class RotaryPositions(PositionTable):
-    """Turns a query or key by its position, so that q . k depends on their distance alone."""
+    """Rotates a query or key by its position, so that q . k depends on their distance alone."""
 
     def __init__(
         self,
@@ -216,7 +248,7 @@ class RotaryPositions(PositionTable):
     ) -> None:
         """`scaling`, `factor` and `trained` are those of `PositionsConfig`."""
         if d_head % 2:
-            raise ValueError(f"d_head={d_head} is odd: rotary positions turn pairs, choose an even width")
+            raise ValueError(f"d_head={d_head} is odd: rotary positions rotate pairs, choose an even width")
         self.frequencies = scaled_frequencies(d_head, base, scaling, factor, trained)
         self.stretch = 0.1 * math.log(factor) + 1 if scaling == "yarn" else 1.0
         """Of queries and of keys."""
@@ -281,34 +313,44 @@ class AlibiBias(nn.Module):
         return -self.slopes(distance.device).view(-1, *[1] * distance.dim()) * distance.abs()
 
 
-def added_positions(config: PositionsConfig, d_model: int) -> SinusoidalPositions | LearnedPositions | None:
+for _kind in (
+    Positions(name="sinusoidal", added=lambda config, d_model: SinusoidalPositions(d_model, config.base)),
+    Positions(
+        name="learned", added=lambda config, d_model: LearnedPositions(d_model, config.longest, config.first)
+    ),
+    Positions(
+        name="rotary",
+        rotary=lambda config, d_head: RotaryPositions(
+            d_head, config.base, scaling=config.scaling, factor=config.factor, trained=config.trained
+        ),
+    ),
+    Positions(
+        name="relative",
+        bias=lambda config, heads, causal, kept: RelativeBias(
+            heads if kept is None else len(kept), config.buckets, config.reach, causal
+        ),
+    ),
+    Positions(name="alibi", bias=lambda config, heads, causal, kept: AlibiBias(heads, kept)),
+    Positions(name="none"),
+):
+    POSITIONS.add_own(_kind)
+
+
+def added_positions(config: PositionsConfig, d_model: int) -> nn.Module | None:
     """The part for the embedding, if this kind acts there."""
-    match config.kind:
-        case "sinusoidal":
-            return SinusoidalPositions(d_model, config.base)
-        case "learned":
-            return LearnedPositions(d_model, config.longest, config.first)
-        case _:
-            return None
+    build = POSITIONS[config.kind].added
+    return None if build is None else build(config, d_model)
 
 
-def rotary_positions(config: PositionsConfig, d_head: int) -> RotaryPositions | None:
-    """The part that turns queries and keys, if this kind does."""
-    if config.kind != "rotary":
-        return None
-    return RotaryPositions(
-        d_head, config.base, scaling=config.scaling, factor=config.factor, trained=config.trained
-    )
+def rotary_positions(config: PositionsConfig, d_head: int) -> nn.Module | None:
+    """The part that rotates queries and keys, if this kind does."""
+    build = POSITIONS[config.kind].rotary
+    return None if build is None else build(config, d_head)
 
 
 def score_bias(
     config: PositionsConfig, heads: int, *, causal: bool, kept: Sequence[int] | None = None
-) -> RelativeBias | AlibiBias | None:
+) -> nn.Module | None:
     """The part that biases scores, if this kind does; for those of the heads that are `kept`."""
-    match config.kind:
-        case "relative":
-            return RelativeBias(heads if kept is None else len(kept), config.buckets, config.reach, causal)
-        case "alibi":
-            return AlibiBias(heads, kept)
-        case _:
-            return None
+    build = POSITIONS[config.kind].bias
+    return None if build is None else build(config, heads, causal, kept)

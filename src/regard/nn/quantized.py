@@ -21,10 +21,10 @@ import torch
 from jaxtyping import Float, Int8, UInt8
 from torch import Tensor, nn
 
-from regard.nn.layers import activate
+from regard.nn.in_place import activate_
 from regard.nn.native import linear as native
 from regard.nn.native.linear import Then
-from regard.nn.packed import Product, with_products
+from regard.nn.packed import Bias, Product, Weight, with_products
 
 Model = TypeVar("Model", bound=nn.Module)
 STEPS = 127
@@ -43,9 +43,7 @@ def token_steps() -> int:
 
 
 def quantize(
-    model: Model,
-    values: Callable[[Tensor], Tensor] = lambda weight: weight,
-    shared: tuple[Tensor, ...] = (),
+    model: Model, values: Callable[[Tensor], Tensor] = lambda weight: weight, shared: tuple[Tensor, ...] = ()
 ) -> Model:
     """A copy whose linear layers and vocabulary heads compute in 8 bits. It can be neither trained nor
     stored: quantize what was loaded.
@@ -67,12 +65,7 @@ def quantize(
 
 class QuantizedLinear(nn.Module):
     def __init__(
-        self,
-        weight: Float[Tensor, "outputs inputs"],
-        bias: Float[Tensor, "outputs"] | None,
-        then: Then | None = None,
-        *,
-        steps: int | None = None,
+        self, weight: Weight, bias: Bias | None, then: Then | None = None, *, steps: int | None = None
     ) -> None:
         """`then` is an activation of the outputs. `steps` of tokens: as the machine can, unless given."""
         super().__init__()
@@ -114,7 +107,7 @@ class _OneDNN:
     def __init__(
         self,
         whole: Int8[Tensor, "outputs inputs"],
-        bias: Float[Tensor, "outputs"] | None,
+        bias: Bias | None,
         then: Then | None,
         *,
         scales: Float[Tensor, "outputs"],
@@ -138,7 +131,7 @@ class _OneDNN:
         scale = torch.div(self._most_steps, most)
         sums = self._sums(torch.addcmul(self._middle, x, scale).view(torch.int32).to(torch.uint8))
         scaled = sums.mul_(most) if self._bias is None else torch.addcmul(self._bias, sums, most, out=sums)
-        return activate(scaled, self._then)
+        return activate_(scaled, self._then)
 
     def _sums(self, whole: UInt8[Tensor, "*tokens inputs"]) -> Float[Tensor, "*tokens outputs"]:
         found: Tensor = torch.ops.onednn.qlinear_pointwise(

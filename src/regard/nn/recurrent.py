@@ -26,6 +26,7 @@ from regard.nn.pooling import ScoredAttention, pool_ends, pool_last
 from regard.nn.state import Memory, RecurrentState, Sources
 
 Hidden = Float[Tensor, "layers sequences d_hidden"]
+Cells = nn.LSTM | nn.GRU
 
 # Training keeps all weights in one vector, in an order of its own; cuDNN copies the cells' into its order.
 warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
@@ -52,7 +53,7 @@ class RecurrentConfig:
             raise ValueError(f"dropout={self.dropout} must be in [0, 1)")
 
 
-def _build_cells(config: RecurrentConfig, d_model: int, *, bidirectional: bool) -> nn.LSTM | nn.GRU:
+def _build_cells(config: RecurrentConfig, d_model: int, *, bidirectional: bool) -> Cells:
     cells = nn.LSTM if config.cell == "lstm" else nn.GRU
     return cells(
         d_model,
@@ -92,11 +93,7 @@ class _TimeOrder:
 
 
 def _run(
-    cells: nn.LSTM | nn.GRU,
-    x: Stream,
-    layout: Layout,
-    hidden: Hidden | None = None,
-    cell: Hidden | None = None,
+    cells: Cells, x: Stream, layout: Layout, hidden: Hidden | None = None, cell: Hidden | None = None
 ) -> tuple[Stream, Hidden, Hidden | None]:
     """All tokens through the recurrent layers; the state after each, and each sequence's last hidden (and
     cell) state. Sequences start from `hidden` and `cell`, or from zeros; an empty one stays where it
@@ -120,7 +117,7 @@ def _run(
     return output.data.index_select(0, order.back), hidden.index_copy(1, order.sequences, last), cell
 
 
-def _kind(cells: nn.LSTM | nn.GRU) -> torch.dtype:
+def _kind(cells: Cells) -> torch.dtype:
     return next(cells.parameters()).dtype
 
 

@@ -4,6 +4,7 @@ Vaswani et al. 2017, 3.1. Encoder: full mask. Decoder: causal mask, and cross-at
 encoder to look at.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
@@ -17,6 +18,7 @@ from regard.nn.layers import (
     FeedForwardConfig,
     NormConfig,
     Residual,
+    Sublayer,
     TransformerLayer,
     build_norm,
 )
@@ -95,6 +97,14 @@ class TransformerConfig:
         return tuple(range(self.attention.heads)) if kept is None else kept[layer]
 
 
+def is_static(body: object) -> bool:
+    """Whether a pass through a body of this configuration is the same work for all batches of one size, so
+    that it can be compiled and captured. Recurrent ones, and attention by the equation, go by lengths."""
+    if not isinstance(body, TransformerConfig):
+        return False
+    return body.attention.kernel != "equation" and not body.attention.scored
+
+
 class Stack(nn.Module):
     def __init__(
         self,
@@ -154,6 +164,15 @@ class Stack(nn.Module):
         """A `mask` takes the place of the layers' own."""
         for layer, own in zip(self.each, self.masks, strict=True):
             x = layer(x, layout, mask or own, memory)
+        return x if self.final_norm is None else self.final_norm(x)
+
+    def through(
+        self, x: Stream, ways: Callable[[int, TransformerLayer, Mask], tuple[Sublayer, Sublayer | None]]
+    ) -> Stream:
+        """All layers and the final norm, where each attends in a way of the caller's: `ways` gives the
+        self-attention and the cross-attention of a layer, by its number."""
+        for index, (layer, mask) in enumerate(zip(self.each, self.masks, strict=True)):
+            x = layer.through(x, *ways(index, layer, mask))
         return x if self.final_norm is None else self.final_norm(x)
 
     def states(self, x: Stream, layout: Layout) -> list[Stream]:

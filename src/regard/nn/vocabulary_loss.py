@@ -35,8 +35,8 @@ def vocabulary_loss(
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """Sums over the tokens whose label is not `hidden`: of the loss, and of - log p(y). Products are in the
     precision of the states. The second has no gradient."""
-    loss, surprise, *_ = _loss_op(states, weight, bias, labels, hidden, label_smoothing)
-    return loss, surprise
+    loss, nll, *_ = _loss_op(states, weight, bias, labels, hidden, label_smoothing)
+    return loss, nll
 
 
 @torch.library.custom_op("regard::vocabulary_loss", mutates_args=())
@@ -113,7 +113,7 @@ def _score(  # type: ignore[no-untyped-def]
     smoothed: tl.constexpr,
     size: tl.constexpr,
 ):
-    """One row of scores becomes their gradient; its loss and its surprise are written down."""
+    """One row of scores becomes their gradient; its loss and its nll are written down."""
     row = tl.program_id(0)
     own = scores + row.to(tl.int64) * width
     label = tl.load(labels + row)

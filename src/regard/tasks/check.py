@@ -1,53 +1,37 @@
-"""The data doctor on the files of a recipe, with the tokenizer that the recipe would train."""
+"""The data doctor on the text of a recipe, whatever its task; or on two files of parallel text."""
 
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+
+from rich.console import Console
 
 from regard.config import ConfigError
-from regard.tasks.pairs import Corpus, texts
-from regard.tasks.recipe import Written
-from regard.tasks.splits import Split
-from regard.tasks.translate_recipe import TranslateRecipe
-from regard.text import DataError, Tokenizer
-from regard.text.doctor import Report, examine
-
-SPLITS: tuple[Split, ...] = ("train", "valid", "test")
+from regard.tasks.registry import get_task, read_recipe
+from regard.tasks.translation.check import check_pairs
+from regard.text.doctor import Report, render
 
 
-def check_recipe(written: Written[Any], *, examples: int = 3, tokens: bool = True) -> Report:
-    """Everything that is wrong with the text of a recipe. With `tokens`, its tokenizer is learned too, to see
-    what it does not know and which lines become too long."""
-    if written.checked.task != "translate":
-        raise ConfigError(
-            f"regard check looks at parallel text, and the task of this recipe is {written.checked.task!r}: "
-            "its text is read and counted by regard train --dry-run"
-        )
-    data = written.checked.data
-    corpus = Corpus(data, written.where)
-    splits: dict[str, Any] = {split: corpus.readers(split) for split in SPLITS if corpus.files(split)}
-    tokenizer = _tokenizer(written) if tokens else None
-    longest = None if tokenizer is None else data.longest - 2  # the end, and the start or a language token
-    report = examine(splits, tokenizer=tokenizer, longest=longest, examples=examples)
-    if data.on_error == "skip":
-        return report
-    # Training will stop at the first of them.
-    findings = [
-        replace(each, severity="error") if each.name == "broken lines" else each for each in report.findings
-    ]
-    findings.sort(key=lambda finding: finding.severity != "error")
-    return replace(report, findings=tuple(findings))
-
-
-def _tokenizer(written: Written[TranslateRecipe]) -> Tokenizer | None:
-    """None where there is no text to learn one from: the doctor says why."""
-    whole = Corpus(replace(written.checked.data, on_error="skip"), written.where)
-    try:
-        recipe = written.completed(whole.size, 1, cuda=False)
-        return Tokenizer.train(texts(whole, "train"), recipe.tokenizer)
-    except DataError:
-        return None
-
-
-def check_pairs(source: Path, target: Path, *, examples: int = 3) -> Report:
-    return examine({"train": [(source, target)]}, examples=examples)
+def check(
+    recipe: str | None,
+    settings: Sequence[str],
+    pairs: tuple[Path, Path] | None,
+    *,
+    examples: int,
+    console: Console,
+) -> Report:
+    """Everything that is wrong with the text, printed and returned."""
+    if (recipe is None) == (pairs is None):
+        raise ConfigError("give a recipe, or two files with --pairs SOURCE TARGET")
+    if pairs is not None:
+        report = check_pairs(*pairs, examples=examples)
+    else:
+        written = read_recipe(str(recipe), settings)
+        task = get_task(written.checked.task)
+        if task.check is None:
+            raise ConfigError(
+                f"regard check looks at parallel text, and the task of this recipe is {task.name!r}: its "
+                "text is read and counted by regard train --dry-run"
+            )
+        report = task.check(written, examples=examples)
+    render(report, console)
+    return report

@@ -1,12 +1,12 @@
 """Recipes from wherever they come, to model folders: what `regard train` and `regard.fit` call."""
 
-import fcntl
 import os
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -15,16 +15,17 @@ import torch
 from rich.console import Console
 
 from regard.config import ConfigError
-from regard.tasks.check import check_recipe
-from regard.tasks.folder import WEIGHTS
-from regard.tasks.job import Job, build_trainer
-from regard.tasks.job import train as train_job
-from regard.tasks.recipe import Written, as_recipe, read_recipe, recipe_text
+from regard.tasks.base.folder import WEIGHTS
+from regard.tasks.base.job import Job, build_trainer, train
+from regard.tasks.base.recipe import Written, recipe_text
+from regard.tasks.registry import as_recipe, get_task, read_recipe
 from regard.text.doctor import render
 from regard.train.ranks import Ranks
 from regard.train.trainer import CHECKPOINT, Outcome, TrainingError
 
-REHEARSED = 5
+LOCKS: Any = import_module("fcntl") if find_spec("fcntl") else None
+"""Windows has none."""
+DRY_STEPS = 5
 """Steps that are timed to say how long a run would take."""
 
 
@@ -51,7 +52,7 @@ def _refuse_used(folder: Path, remedy: str) -> None:
             raise ConfigError(f"{folder} already holds {name}: {remedy}")
 
 
-def train(
+def fit(
     recipe: Path | str | Mapping[str, Any] | None,
     *settings: str,
     out: Path | str,
@@ -64,15 +65,17 @@ def train(
     """Train what a recipe says into the folder `out`, which is then a model. With `check`, the text is
     looked at first, and training refused if it makes no sense.
 
-    regard.fit("recipe.toml", "model.layers=4", out="runs/a")
-    regard.fit({"data": {"train": ["train.en", "train.de"]}}, out="runs/b")
+    >>> outcome = regard.fit("recipe.toml", "model.layers=1", out="runs/a")
+    >>> outcome = regard.fit({"data": {"train": ["train.en", "train.de"]}}, out="runs/b")
+    >>> sorted(outcome.best)
+    ['bleu', 'exact', 'loss']
     """
     folder, console = Path(out), console or Console()
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{folder} is a file, not a folder: choose another --out")
     written = written_recipe(recipe, settings, folder, resume=resume)
     if not resume and not overwrite:
-        _refuse_used(folder, "go on with it by --resume, replace it by --overwrite, or choose another --out")
+        _refuse_used(folder, "continue it by --resume, replace it by --overwrite, or choose another --out")
     if resume and not overwrite and (folder / WEIGHTS).exists() and not (folder / CHECKPOINT).exists():
         raise ConfigError(
             f"{folder} holds {WEIGHTS} but no {CHECKPOINT} to go on from: replace it by --overwrite, or "
@@ -86,10 +89,10 @@ def train(
                 console.print(
                     f"{folder}: no checkpoint yet, training starts from the beginning", highlight=False
                 )
-            if check and not begun and written.checked.task == "translate":
+            if check and not begun:
                 _check(written, ranks, console)
             job = prepare(written, folder, ranks, console, begun=begun)
-            return train_job(job, folder, console, begun=begun)
+            return train(job, folder, console, begun=begun)
     finally:
         ranks.leave()
 
@@ -98,29 +101,21 @@ def prepare(
     written: Written[Any], folder: Path, ranks: Ranks, console: Console, *, begun: bool = False
 ) -> Job:
     """Everything up to the first step; only the recipe's own task is imported."""
-    match written.checked.task:
-        case "translate":
-            from regard.tasks import translate
-
-            return translate.job_of(translate.prepare(written, folder, ranks, console, begun=begun), folder)
-        case "language":
-            from regard.tasks.language import learn
-
-            return learn.prepare(written, folder, ranks, console, begun=begun)
-        case task:
-            own = import_module(f"regard.tasks.encoders.{task}")
-            return own.prepare(written, folder, ranks, console, begun=begun)
+    return get_task(written.checked.task).prepare(written, folder, ranks, console, begun=begun)
 
 
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
     """Nobody else trains into the folder meanwhile: two runs would write over each other's files."""
     folder.mkdir(parents=True, exist_ok=True)
+    if LOCKS is None:
+        yield
+        return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         with suppress(OSError):  # a file system that knows no locks
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                LOCKS.flock(descriptor, LOCKS.LOCK_EX | LOCKS.LOCK_NB)
             except BlockingIOError:
                 raise ConfigError(
                     f"{folder}: another run is at work there; wait for its end, or choose another --out"
@@ -132,7 +127,10 @@ def _held(folder: Path) -> Iterator[None]:
 
 def _check(written: Written[Any], ranks: Ranks, console: Console) -> None:
     """The first rank looks; the others wait for what it says."""
-    report = check_recipe(written, tokens=False) if ranks.first else None
+    doctor = get_task(written.checked.task).check
+    if doctor is None:
+        return
+    report = doctor(written, tokens=False) if ranks.first else None
     if report is not None and not report.ok:
         render(report, console)
     elif report is not None:
@@ -143,7 +141,7 @@ def _check(written: Written[Any], ranks: Ranks, console: Console) -> None:
         raise TrainingError(f"{verdict}; mend the files, or train all the same with --no-check")
 
 
-def rehearse(
+def dry_run(
     recipe: Path | str | Mapping[str, Any] | None,
     *settings: str,
     device: str = "auto",
@@ -158,7 +156,7 @@ def rehearse(
         job = prepare(written, Path(folder), ranks, aside)
         trainer = build_trainer(job, Path(folder), aside)
         seconds = []
-        for step in range(1, REHEARSED + 1):
+        for step in range(1, DRY_STEPS + 1):
             began = time.perf_counter()
             trainer.engine.step(step, job.feed.parts(step), 0.0)
             if ranks.device.type == "cuda":

@@ -14,10 +14,12 @@ from rich.console import Console
 from rich.table import Table
 
 from regard.config import ConfigError
-from regard.tasks.folder import METRICS, write_json
-from regard.tasks.run import train
-from regard.tasks.terminal import say
+from regard.tasks.base.folder import METRICS, write_json
+from regard.tasks.base.terminal import say
+from regard.tasks.run import fit
 from regard.train.trainer import Outcome
+
+SPREAD: Any = {"mean": statistics.fmean, "deviation": statistics.stdev, "least": min, "most": max}
 
 
 def train_seeds(
@@ -36,11 +38,12 @@ def train_seeds(
     for seed in range(seeds):
         say(console, f"seed {seed}")
         own = (*settings, f"train.seed={seed}", f"batch.seed={seed}")
-        outcome = train(recipe, *own, out=folder / f"seed-{seed}", console=console, **how)
+        outcome = fit(recipe, *own, out=folder / f"seed-{seed}", console=console, **how)
         if outcome.stopped is not None:
             return outcome
     figures = [_figures(folder / f"seed-{seed}") for seed in range(seeds)]
-    spread = {name: _spread([each[name] for each in figures]) for name in figures[0]}
+    every = {name: [each[name] for each in figures] for name in figures[0]}
+    spread = {name: {key: of(own) for key, of in SPREAD.items()} for name, own in every.items()}
     write_json(folder / "seeds.json", {"seeds": figures, "spread": spread})
     _render(spread, seeds, console)
     return outcome
@@ -58,19 +61,10 @@ def _figures(folder: Path) -> dict[str, float]:
     return found
 
 
-def _spread(values: list[float]) -> dict[str, float]:
-    return {
-        "mean": statistics.fmean(values),
-        "deviation": statistics.stdev(values),
-        "least": min(values),
-        "most": max(values),
-    }
-
-
 def _render(spread: Mapping[str, Mapping[str, float]], seeds: int, console: Console) -> None:
     table = Table(title=f"{seeds} seeds", title_justify="left")
     table.add_column("")
-    for name in ("mean", "deviation", "least", "most"):
+    for name in SPREAD:
         table.add_column(name, justify="right")
     for name, figures in spread.items():
         table.add_row(name, *(f"{figure:.4f}" for figure in figures.values()))

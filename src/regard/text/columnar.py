@@ -14,7 +14,7 @@ from regard.text.records import DataError, Origin
 from regard.text.tables import Column, Row, pick
 
 _BATCH = 1024
-"""Rows turned into Python objects at a time."""
+"""Rows made into Python objects at a time."""
 
 
 def scan_mappings(

@@ -36,22 +36,14 @@ def read_conll(
     if scheme not in (*get_args(Scheme), "detect", None):
         choices = ", ".join(get_args(Scheme))
         raise ValueError(f"scheme={scheme!r} is unknown: choose from {choices}, detect and None")
-    told = ""
+    note = ""
     if scheme == "detect":
-        unread = read_conll(
-            path,
-            word=word,
-            tag=tag,
-            scheme=None,
-            comment=comment,
-            longest=longest,
-            on_error="skip",
-            skipped=Skipped(),
-        )
+        blocks = _scan_blocks(path, comment, longest)
+        unread = sift(_read_conll(str(path), blocks, word, tag, None, ""), "skip", Skipped())
         scheme = detect_scheme(sentence.tags for sentence in unread)
-        told = f", read as {scheme} (detected)"
+        note = f", read as {scheme} (detected)"
     blocks = _scan_blocks(path, comment, longest)
-    return sift(_read_conll(str(path), blocks, word, tag, scheme, told), on_error, skipped)
+    return sift(_read_conll(str(path), blocks, word, tag, scheme, note), on_error, skipped)
 
 
 def read_conllu(
@@ -67,9 +59,8 @@ def read_conllu(
     The lines of multiword tokens (1-2) are passed over, for their words follow; so are empty nodes (1.1).
     """
     if tag not in get_args(ConlluColumn):
-        raise ValueError(
-            f"tag={tag!r} is no column of CoNLL-U: choose from {', '.join(get_args(ConlluColumn))}"
-        )
+        choices = ", ".join(get_args(ConlluColumn))
+        raise ValueError(f"tag={tag!r} is no column of CoNLL-U: choose from {choices}")
     place = 1 + get_args(ConlluColumn).index(tag)  # the ID comes before
     blocks = _scan_blocks(path, "#", longest)
     return sift(_read_conllu(str(path), blocks, place), on_error, skipped)
@@ -88,9 +79,8 @@ def _scan_blocks(path: str | Path, comment: str | None, longest: int) -> Iterato
     block: _Block = []
     size = 0
     error: DataError | None = None
-    for number, line in enumerate(
-        chain(scan(path, longest), [""]), 1
-    ):  # the last sentence ends with the file
+    lines = chain(scan(path, longest), [""])  # the last sentence ends with the file
+    for number, line in enumerate(lines, 1):
         if isinstance(line, DataError):
             error = error or line
         elif not line.strip(" \t") or line.startswith(_DOCUMENT_MARK):
@@ -101,13 +91,12 @@ def _scan_blocks(path: str | Path, comment: str | None, longest: int) -> Iterato
             block.append((number, line))
             size += len(line)
             if size > longest:
-                error = DataError(
-                    Origin(file, block[0][0]), "sentence too long", f"(at most {longest} characters)"
-                )
+                first = Origin(file, block[0][0])
+                error = DataError(first, "sentence too long", f"(at most {longest} characters)")
 
 
 def _read_conll(
-    file: str, blocks: Iterable[_Block | DataError], word: int, tag: int, scheme: Scheme | None, told: str
+    file: str, blocks: Iterable[_Block | DataError], word: int, tag: int, scheme: Scheme | None, note: str
 ) -> Iterator[Tagged | DataError]:
     separator, width = "", 0
     for block in blocks:
@@ -128,7 +117,7 @@ def _read_conll(
             if scheme is not None:
                 tags = to_iob2(tags, scheme)
         except TagError as error:
-            yield DataError(Origin(file, block[error.position][0]), "wrong tag", f"({error.problem}){told}")
+            yield DataError(Origin(file, block[error.position][0]), "wrong tag", f"({error.problem}){note}")
         except DataError as error:
             yield error
         else:
@@ -161,9 +150,8 @@ def _split_word(file: str, number: int, line: str) -> list[str]:
 def _split_row(file: str, number: int, line: str, separator: str, width: int) -> list[str]:
     row = _split(line, separator)
     if len(row) != width:
-        raise DataError(
-            Origin(file, number), "ragged row", f"({len(row)} columns where {width} are expected)"
-        )
+        particulars = f"({len(row)} columns where {width} are expected)"
+        raise DataError(Origin(file, number), "ragged row", particulars)
     if "" in row:
         raise DataError(Origin(file, number), "empty cell", f"in column {row.index('')}")
     return row

@@ -33,14 +33,6 @@ class Encoding:
         both = zip(self.texts, self.words, strict=True)
         return tuple(i for i, place in enumerate(both) if place == (text, word))
 
-    def first_subwords(self, text: int = 0) -> tuple[int | None, ...]:
-        """Position of the first token of each word; None for a word that left no token."""
-        firsts: list[int | None] = [None] * self._words(text)
-        for i, (of_text, word) in enumerate(zip(self.texts, self.words, strict=True)):
-            if of_text == text and word is not None and firsts[word] is None:
-                firsts[word] = i
-        return tuple(firsts)
-
     def _words(self, text: int) -> int:
         if not 0 <= text < len(self.word_counts):
             raise IndexError(f"text {text} of an encoding of {len(self.word_counts)}: count from 0")

@@ -175,10 +175,10 @@ def _scan_pairs(source: str | Path, target: str | Path, longest: int) -> Iterato
 def _unpaired(files: tuple[str, str], counts: tuple[int, int]) -> Iterator[DataError]:
     """An error for each line without a partner; each tells both counts, for the first may be raised."""
     longer = files[counts.index(max(counts))]
-    told = f"({files[0]} has {counts[0]} lines, {files[1]} has {counts[1]})"
+    details = f"({files[0]} has {counts[0]} lines, {files[1]} has {counts[1]})"
     remedy = 'align the files or pass on_error="skip"'
     for number in range(min(counts) + 1, max(counts) + 1):
-        yield DataError(Origin(longer, number), "no line beside it", told, remedy)
+        yield DataError(Origin(longer, number), "no line beside it", details, remedy)
 
 
 def _read_rows(
@@ -242,8 +242,8 @@ def _tags(row: Row, place: int, column: Column, names: Sequence[str] | None) -> 
         return _strings(row, place, column)
     wrong = [item for item in items if not isinstance(item, int) or not 0 <= item < len(names)]
     if wrong:
-        told = f"but {wrong[0]!r:.40} (names has {len(names)})"
-        raise DataError(row.origin, f"no number of a name in column {column!r}", told)
+        details = f"but {wrong[0]!r:.40} (names has {len(names)})"
+        raise DataError(row.origin, f"no number of a name in column {column!r}", details)
     return tuple([names[item] for item in items])
 
 

@@ -84,10 +84,7 @@ class DataError(ValueError):
         remedy: str = 'fix the file or pass on_error="skip"',
     ) -> None:
         super().__init__(origin, reason, particulars, remedy)  # all of them, so that a copy can be unpickled
-        self.origin = origin
-        self.reason = reason
-        self.particulars = particulars
-        self.remedy = remedy
+        self.origin, self.reason, self.particulars, self.remedy = origin, reason, particulars, remedy
 
     def __str__(self) -> str:
         what = f"{self.reason} {self.particulars}" if self.particulars else self.reason

@@ -18,11 +18,8 @@ class DropoutBPE:
     """The merges of a BPE model, given as the `model` part of its `tokenizer.json`."""
 
     def __init__(self, model: Mapping[str, Any]) -> None:
-        unlike = [
-            name
-            for name in ("continuing_subword_prefix", "end_of_word_suffix", "ignore_merges")
-            if model.get(name)
-        ]
+        others = ("continuing_subword_prefix", "end_of_word_suffix", "ignore_merges")
+        unlike = [name for name in others if model.get(name)]
         if model.get("type") != "BPE" or not model.get("merges") or unlike:
             kind = " with ".join([str(model.get("type")), *unlike])
             raise ValueError(

@@ -15,14 +15,7 @@ Format = Literal["tsv", "csv", "jsonl", "parquet", "arrow"]
 Column = str | int
 """A column by its name, or by its place, counted from 0."""
 
-_SUFFIXES: dict[str, Format] = {
-    ".tsv": "tsv",
-    ".csv": "csv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".parquet": "parquet",
-    ".arrow": "arrow",
-}
+_SUFFIXES: dict[str, Format] = {f".{format}": format for format in get_args(Format)} | {".ndjson": "jsonl"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,7 +24,7 @@ class Table:
 
     path: str | Path
     format: Format | None = None
-    """None: told by the suffix, under that of the compression. A folder is a saved Hugging Face data set."""
+    """None: known by the suffix, under that of the compression. A folder is a saved Hugging Face data set."""
     separator: str | None = None
     """Between the cells of TSV (where it is a tab) and CSV (a comma)."""
     quoted: bool | None = None
@@ -61,10 +54,8 @@ class Table:
             return "arrow"
         name = path.with_suffix("") if path.suffix in COMPRESSED else path
         if name.suffix not in _SUFFIXES:
-            choices = ", ".join(get_args(Format))
-            raise DataError(
-                Origin(str(path)), "a table of unknown format", remedy=f"pass format=, one of {choices}"
-            )
+            remedy = f"pass format=, one of {', '.join(get_args(Format))}"
+            raise DataError(Origin(str(path)), "a table of unknown format", remedy=remedy)
         return _SUFFIXES[name.suffix]
 
 
@@ -91,16 +82,16 @@ def scan_delimited(table: Table, columns: Sequence[Column]) -> Iterator[Row | Da
             # The first row tells where the columns are: nothing can be read without it.
             if isinstance(row, DataError):
                 raise row
-            width = len(row.cells)
-            places = _place_columns(columns, row, header, separator)
+            names = [str(cell) for cell in row.cells]
+            width = len(names)
+            places = [_place(column, names, row.origin, header, separator) for column in columns]
             if header:
                 continue
         if isinstance(row, DataError):
             yield row
         elif len(row.cells) != width:
-            yield DataError(
-                row.origin, "ragged row", f"({len(row.cells)} cells where the first row has {width})"
-            )
+            particulars = f"({len(row.cells)} cells where the first row has {width})"
+            yield DataError(row.origin, "ragged row", particulars)
         else:
             cells = row.cells
             yield Row(tuple([cells[place] for place in places]), row.origin)
@@ -141,11 +132,6 @@ def pick(mapping: Mapping[str, object], columns: Sequence[Column], origin: Origi
             return DataError(origin, f"no column {column!r}", remedy=remedy)
         cells.append(mapping[column])
     return Row(tuple(cells), origin)
-
-
-def _place_columns(columns: Sequence[Column], first: Row, header: bool, separator: str) -> list[int]:
-    names = [str(cell) for cell in first.cells]
-    return [_place(column, names, first.origin, header, separator) for column in columns]
 
 
 def _place(column: Column, names: list[str], origin: Origin, header: bool, separator: str) -> int:
@@ -224,8 +210,7 @@ class _QuotedRow:
     """A row that takes lines until no quote is open."""
 
     def __init__(self, separator: str, origin: Origin) -> None:
-        self.separator = separator
-        self.origin = origin
+        self.separator, self.origin = separator, origin
         self.cells: list[str] = []
         self.open: list[str] = []
         """The lines so far of the cell whose quote is open."""

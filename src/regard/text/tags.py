@@ -34,8 +34,7 @@ class TagError(ValueError):
 
     def __init__(self, position: int, problem: str) -> None:
         super().__init__(position, problem)
-        self.position = position
-        self.problem = problem
+        self.position, self.problem = position, problem
 
     def __str__(self) -> str:
         return f"tag {self.position}: {self.problem}"

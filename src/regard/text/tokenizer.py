@@ -201,16 +201,6 @@ class Tokenizer:
         split = [(clean, None)] if pre_tokenizer is None else pre_tokenizer.pre_tokenize_str(clean)
         return self._sampler.sample((word for word, _ in split), dropout, seed)
 
-    def unknown_rate(self, texts: Iterable[str]) -> float:
-        """The share of tokens that are unknown: what the model will not see of these texts."""
-        batch = self.encode_batch(texts)
-        total = sum(map(len, batch))
-        return (
-            sum(ids.count(self.ids.unknown) for ids in batch) / total
-            if self.ids.unknown is not None and total
-            else 0.0
-        )
-
     def decode(self, ids: Ids, *, skip_specials: bool = True) -> str:
         """The text of ids. What a round trip keeps depends on the kind:
 

@@ -157,10 +157,8 @@ def _count(
     counts: Counter[str] = Counter()
     for line in each_text(lines):
         clean = line if normalizer is None else normalizer.normalize_str(line)
-        words = (
-            [clean] if pre_tokenizer is None else [word for word, _ in pre_tokenizer.pre_tokenize_str(clean)]
-        )
-        counts.update(words)
+        split = [(clean, None)] if pre_tokenizer is None else pre_tokenizer.pre_tokenize_str(clean)
+        counts.update(word for word, _ in split)
     return counts
 
 

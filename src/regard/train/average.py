@@ -38,8 +38,7 @@ class Average:
     """Holds what the mean needs beside the weights, as vectors that a checkpoint can keep."""
 
     def __init__(self, values: Float[Tensor, "all"], config: AverageConfig) -> None:
-        self.config = config
-        self._values = values
+        self.config, self._values = config, values
         self.mean = values.clone() if config.kind == "ema" else None
         self._pull = torch.ones((), device=values.device)
         self.kept: list[Tensor] = []

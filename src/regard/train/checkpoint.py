@@ -61,7 +61,9 @@ def _umask() -> int:
 
 
 def _sync_folder(folder: Path) -> None:
-    """The new name is on the disk only when its folder is."""
+    """The new name is on the disk only when its folder is. Windows opens no folders."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -16,7 +16,7 @@ def draw_curve(folder: Path, metric: str) -> Path | None:
     entries = read_log(folder)
     # Without label smoothing, which a loss on validation text does not have either.
     steps = [(entry["step"], math.log(entry["perplexity"])) for entry in entries if "perplexity" in entry]
-    what = "surprise (log perplexity)"
+    what = "nll (log perplexity)"
     if not steps:
         steps, what = [(entry["step"], entry["loss"]) for entry in entries if "loss" in entry], "loss"
     looks = [(entry["step"], entry["valid"]) for entry in entries if entry.get("valid")]

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from regard.data.hashing import mixed_seed
 from regard.train.average import Average, AverageConfig
 from regard.train.flat import FlatParameters
 from regard.train.muon import FlatMuon, layer_matrices
@@ -23,7 +24,7 @@ from regard.train.objectives import Sums
 from regard.train.optim import FlatAdam, OptimizerConfig
 from regard.train.ranks import Ranks
 
-STATISTICS = ("loss", "surprise", "norm", "skipped")
+STATISTICS = ("loss", "nll", "norm", "skipped")
 """What a step leaves to be read: means over its tokens, the length of the gradient, and 1 if it was
 skipped."""
 
@@ -56,13 +57,9 @@ class Engine:
     ) -> None:
         """`captured` needs CUDA, and batches and a loss whose sizes never change. `factor` gives each
         parameter, by name, its factor on the learning rate."""
-        self.model = model
-        self._loss = loss
+        self.model, self._loss = model, loss
         self._clip = optimizer.clip
-        self._ranks = ranks
-        self._seed = seed
-        self._bfloat16 = bfloat16
-        self._captured = captured
+        self._ranks, self._seed, self._bfloat16, self._captured = ranks, seed, bfloat16, captured
         matrices = layer_matrices(model) if optimizer.kind == "muon" else {}
         self.weights = FlatParameters(model, totals=len(Sums._fields), factor=factor, first=matrices)
         self.optimizer: FlatAdam | FlatMuon
@@ -85,7 +82,7 @@ class Engine:
         for number, part in parts:
             if self._captured and self._work_graph is None:
                 self._capture_work(part)  # before the seed: rehearsals draw random numbers
-            torch.manual_seed(_mixed(self._seed, step, number))
+            torch.manual_seed(mixed_seed(self._seed, step, number))
             if self._captured:
                 self._replay_work(part)
             else:
@@ -112,7 +109,7 @@ class Engine:
         self.weights.totals.add_(torch.stack([each.detach().float() for each in sums]))
 
     def _update(self) -> None:
-        loss, surprise, tokens = self.weights.totals
+        loss, nll, tokens = self.weights.totals
         gradients = self.weights.gradients
         norm = torch.linalg.vector_norm(gradients) / tokens
         shrink = (self._clip / (norm + 1e-6)).clamp(max=1.0) if self._clip else 1.0
@@ -120,7 +117,7 @@ class Engine:
         self.optimizer.skip.copy_(~torch.isfinite(norm + loss))
         self.optimizer.step()
         self.average.follow()
-        self.statistics.copy_(torch.stack([loss / tokens, surprise / tokens, norm, self.optimizer.skip]))
+        self.statistics.copy_(torch.stack([loss / tokens, nll / tokens, norm, self.optimizer.skip]))
         self.weights.zero()
 
     def _capture_work(self, part: Batch) -> None:
@@ -158,11 +155,3 @@ class Engine:
         with torch.cuda.graph(graph):
             work()
         return graph
-
-
-def _mixed(seed: int, step: int, part: int) -> int:
-    """One seed out of three numbers (splitmix64's finaliser)."""
-    value = (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + part * 0x94D049BB133111EB + 1) % 2**64
-    value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 % 2**64
-    value = (value ^ value >> 27) * 0x94D049BB133111EB % 2**64
-    return (value ^ value >> 31) % 2**63

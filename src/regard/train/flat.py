@@ -25,7 +25,7 @@ ALIGNMENT = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Slot:
     start: int
     shape: torch.Size
 
@@ -66,11 +66,11 @@ class FlatParameters:
         apart = _undecayed(model)
         kinds = {name: (name not in first, name in apart, _factor(name, factor)) for name in own}
         ordered = sorted(own, key=kinds.__getitem__)  # stable
-        self.places: dict[str, Place] = {}
+        self.places: dict[str, Slot] = {}
         stops: dict[tuple[bool, bool, float], int] = {}
         end = 0
         for name in ordered:
-            self.places[name] = Place(end, own[name].shape)
+            self.places[name] = Slot(end, own[name].shape)
             end += -(-own[name].numel() // ALIGNMENT) * ALIGNMENT
             stops[kinds[name]] = end
         like = own[ordered[0]]

@@ -34,22 +34,29 @@ class Sums(NamedTuple):
 
     loss: Float[Tensor, ""]
     """What is made small."""
-    surprise: Float[Tensor, ""]
+    nll: Float[Tensor, ""]
     """- log p(y), whatever the loss: its mean is the logarithm of the perplexity."""
     tokens: Float[Tensor, ""]
     """How many are predicted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LossConfig:
-    label_smoothing: float = 0.1
-    """Share of the probability that is spread over the whole vocabulary."""
-    r_drop: float = 0.0
-    """Weight of the disagreement between two passes with other dropout. 0: one pass, half the time."""
+class SmoothingConfig:
+    label_smoothing: float = 0.0
+    """Share of the probability that is spread over all there is to choose from."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(f"label_smoothing={self.label_smoothing} must be in [0, 1)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LossConfig(SmoothingConfig):
+    r_drop: float = 0.0
+    """Weight of the disagreement between two passes with other dropout. 0: one pass, half the time."""
+
+    def __post_init__(self) -> None:
+        SmoothingConfig.__post_init__(self)
         if not 0 <= self.r_drop < math.inf:
             raise ValueError(f"r_drop={self.r_drop} must be 0 or more, and finite")
 
@@ -65,8 +72,8 @@ def head_loss(
         return token_loss(head(states), labels, label_smoothing)
     if torch.is_autocast_enabled("cuda"):
         states = states.to(torch.get_autocast_dtype("cuda"))
-    loss, surprise = vocabulary_loss(states, head.weight, head.bias, labels, HIDDEN, label_smoothing)
-    return Sums(loss, surprise.detach(), (labels != HIDDEN).sum().float())
+    loss, nll = vocabulary_loss(states, head.weight, head.bias, labels, HIDDEN, label_smoothing)
+    return Sums(loss, nll.detach(), (labels != HIDDEN).sum().float())
 
 
 def token_loss(
@@ -76,34 +83,29 @@ def token_loss(
 
 
 def agreeing_loss(
-    logits: Float[Tensor, "twice vocab"],
-    labels: Int[Tensor, "tokens"],
-    label_smoothing: float,
-    r_drop: float,
+    logits: Float[Tensor, "twice vocab"], labels: Int[Tensor, "tokens"], label_smoothing: float, r_drop: float
 ) -> Sums:
     """Of two passes over the same tokens, one behind the other."""
     logs = F.log_softmax(logits.float(), dim=-1)
     both = _sums(logs, labels.repeat(2), label_smoothing)
     first, second = logs.chunk(2)
     loss = both.loss / 2 + r_drop * disagreement(first, second, labels)
-    return Sums(loss, both.surprise / 2, both.tokens / 2)
+    return Sums(loss, both.nll / 2, both.tokens / 2)
 
 
 def _sums(logs: Float[Tensor, "tokens vocab"], labels: Int[Tensor, "tokens"], label_smoothing: float) -> Sums:
     """From log-probabilities, which are the one thing here that takes time: they are computed once."""
     shown = labels != HIDDEN
-    surprise = F.nll_loss(logs, labels, ignore_index=HIDDEN, reduction="sum")
-    loss = surprise
+    nll = F.nll_loss(logs, labels, ignore_index=HIDDEN, reduction="sum")
+    loss = nll
     if label_smoothing:
         spread = -torch.where(shown, logs.mean(dim=-1), 0.0).sum()
-        loss = (1 - label_smoothing) * surprise + label_smoothing * spread
-    return Sums(loss, surprise.detach(), shown.sum().float())
+        loss = (1 - label_smoothing) * nll + label_smoothing * spread
+    return Sums(loss, nll.detach(), shown.sum().float())
 
 
 def disagreement(
-    first: Float[Tensor, "tokens vocab"],
-    second: Float[Tensor, "tokens vocab"],
-    labels: Int[Tensor, "tokens"],
+    first: Float[Tensor, "tokens vocab"], second: Float[Tensor, "tokens vocab"], labels: Int[Tensor, "tokens"]
 ) -> Float[Tensor, ""]:
     """Of two sets of log-probabilities: (KL(p || q) + KL(q || p)) / 2, summed over the predicted tokens,
     which is the sum of (p - q)(log p - log q) / 2."""

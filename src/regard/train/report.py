@@ -33,13 +33,8 @@ class Report:
     ) -> None:
         """Training goes from step `start`: what an earlier run logged past it did not happen. A quiet report
         is for the ranks that only work. `unit` is what the speed counts."""
-        self.folder = folder
-        self.steps = steps
-        self.console = console
-        self.quiet = quiet
-        self.unit = unit
-        self._began = time.monotonic()
-        self._start = start
+        self.folder, self.steps, self.console, self.quiet, self.unit = folder, steps, console, quiet, unit
+        self._began, self._start = time.monotonic(), start
         self._progress: Progress | None = None
         if quiet:
             return
@@ -105,7 +100,7 @@ class Report:
             self._events.add(entry["step"], {f"{kind}/{name}": value for name, value in figures.items()})
         except OSError as error:
             raise CheckpointError(
-                f"{path}: the log could not be written ({error}). Free some space, then go on with --resume"
+                f"{path}: the log could not be written ({error}). Free some space, then --resume"
             ) from error
 
     def close(self) -> None:

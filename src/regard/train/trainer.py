@@ -4,16 +4,14 @@
     now and then:    log; validate with the averaged weights, keep the best; write a checkpoint
 
 What makes a run exact: batches, dropout and the learning rate are functions of the step alone, so that a
-checkpoint is the weights, frozen ones too, the optimizer's state and one number.
+checkpoint (standing.py) is the weights, frozen ones too, the optimizer's state and one number.
 """
 
 import math
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
@@ -25,13 +23,14 @@ from torch import Tensor, nn
 from regard.config import check_choices
 from regard.data.batches import prefetch
 from regard.nn.layers import TransformerLayer
-from regard.train import checkpoint
 from regard.train.average import AverageConfig
 from regard.train.engine import STATISTICS, Engine
 from regard.train.objectives import Sums
 from regard.train.optim import OptimizerConfig, learning_rate
 from regard.train.ranks import Ranks
 from regard.train.report import Report
+from regard.train.signals import Stop, listening
+from regard.train.standing import Standing, load, save
 
 CHECKPOINT = "checkpoint.safetensors"
 TOLERATED = 5
@@ -108,25 +107,6 @@ Validate = Callable[[], tuple[Mapping[str, float], str]]
 """Figures of the model as it stands, and an example of what it says."""
 
 
-@dataclass(slots=True)
-class Standing:
-    """Where a run stands: beside the vectors, all that a checkpoint holds."""
-
-    step: int = 0
-    best: dict[str, float] = field(default_factory=dict)
-    best_step: int = 0
-    waited: int = 0
-    """Validations since the best."""
-    skipped: int = 0
-    """Updates that were not finite."""
-    in_a_row: int = 0
-    seconds: float = 0.0
-    split: int = 1
-    steps: int = 0
-    """How many there will be, as far as is known."""
-    finished: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
     step: int
@@ -166,7 +146,7 @@ class Trainer:
         """`keep` is given the weights worth keeping, by name, with their figures: all of the model's, with
         frozen ones and persistent buffers. A step takes about so many `tokens`. `static` says that sizes
         never change from batch to batch, so that a step can be compiled and captured. `factor` gives each
-        parameter, by name, its factor on the learning rate. `perplexity` says whether surprise has one,
+        parameter, by name, its factor on the learning rate. `perplexity` says whether nll has one,
         `unit` what the tokens are to a user."""
         self.model, self.feed, self.config, self.ranks = model, feed, config, ranks
         self.folder, self.console, self.optimizer = folder, console, optimizer
@@ -213,32 +193,8 @@ class Trainer:
 
     def resume(self) -> None:
         """Continue from the folder's checkpoint."""
-        tensors, facts = checkpoint.read(self.path)
-        fixed, own = _under("fixed.", tensors), self.engine.weights.fixed
-        if facts["places"] != self._places() or _shapes(fixed) != _shapes(own):
-            raise checkpoint.CheckpointError(
-                f"{self.path}: the weights of another model, or of one in which other parts are frozen or "
-                "learn faster; resume with the recipe that began it"
-            )
-        kind = facts.get("optimizer", "adam")
-        if kind != self.optimizer.kind:
-            raise checkpoint.CheckpointError(
-                f"{self.path}: begun with optimizer.kind={kind!r}; resume with that"
-            )
-        averages = _under("average.", tensors)
-        if self.engine.average.mean is not None and "mean" not in averages:
-            raise checkpoint.CheckpointError(
-                f"{self.path}: it holds no mean of the weights; resume with the average.kind that began it"
-            )
-        for name, vector in self._vectors().items():
-            vector.copy_(tensors[name])
-        for name, value in own.items():
-            value.copy_(fixed[name])
-        self.engine.average.load(averages)
-        self.engine.optimizer.updates = facts["updates"]
-        self.standing = standing = Standing(**facts["standing"])
-        if "history" in tensors:
-            self._history = [*tensors["history"].to(self.ranks.device)]
+        self.standing, self._history = load(self.path, self.engine, optimizer=self.optimizer.kind)
+        standing = self.standing
         # more steps or more patience than before: it goes on
         if not self.config.minutes:
             standing.steps = self.config.steps
@@ -253,17 +209,13 @@ class Trainer:
         self._saved = began
         if standing.step == 0 and self.ranks.first:
             self.path.unlink(missing_ok=True)  # of a run that this one takes the place of
-        with _listening() as stop:
+        with listening() as stop:
+            quiet = not self.ranks.first
             report = Report(
-                self.folder,
-                config.steps,
-                self.console,
-                start=standing.step,
-                quiet=not self.ranks.first,
-                unit=self._unit,
+                self.folder, config.steps, self.console, start=standing.step, quiet=quiet, unit=self._unit
             )
             if standing.step:
-                report.say(f"going on from step {standing.step} of {standing.steps}")
+                report.say(f"continuing from step {standing.step} of {standing.steps}")
             try:
                 for split, parts in self._timed(self._steps()):
                     standing.step += 1
@@ -375,7 +327,7 @@ class Trainer:
         share = self.ranks.share(standing.seconds) / (60 * self.config.minutes)
         standing.steps = min(self.config.steps, max(standing.step, round(standing.step / share)))
 
-    def _asked(self, stop: "_Stop") -> bool:
+    def _asked(self, stop: Stop) -> bool:
         """Whether a signal came. Ranks have to agree, which costs a message, so they ask rarely."""
         if self.ranks.count == 1:
             return stop.signal is not None
@@ -400,7 +352,7 @@ class Trainer:
         whole = [figure for figure in figures if not figure["skipped"]]
         if whole:
             mean = {name: sum(figure[name] for figure in whole) / len(whole) for name in STATISTICS}
-            perplexity = {"perplexity": math.exp(min(mean["surprise"], 700.0))} if self._perplexity else {}
+            perplexity = {"perplexity": math.exp(min(mean["nll"], 700.0))} if self._perplexity else {}
             tokens = self._counted * self.ranks.count
             report.logged(
                 standing.step,
@@ -432,14 +384,10 @@ class Trainer:
         name, wanted = self._metric
         if self._validate is not None and name not in figures:
             raise ValueError(f"metric {name!r} is none of those measured: {', '.join(figures)}")
-        # a run resumed with another metric may find no best figure of it
-        better = name not in standing.best or _better(figures[name], standing.best[name], wanted)
-        standing.waited = 0 if better else standing.waited + 1
-        if better:
-            standing.best, standing.best_step = dict(figures), standing.step
-            if self.ranks.first:
-                facts = {"step": standing.step, "seconds": standing.seconds, "valid": dict(figures)}
-                self._keep(engine.weights.whole(weights), facts)
+        better = standing.judge(figures, name, wanted)
+        if better and self.ranks.first:
+            facts = {"step": standing.step, "seconds": standing.seconds, "valid": dict(figures)}
+            self._keep(engine.weights.whole(weights), facts)
         report.validated(
             standing.step, figures, best=better, example=example, seconds=time.monotonic() - began
         )
@@ -461,46 +409,9 @@ class Trainer:
 
     def _save(self) -> None:
         if self.ranks.first:
-            engine = self.engine
-            beside = {f"average.{name}": vector for name, vector in engine.average.state().items()}
-            beside |= {f"fixed.{name}": value for name, value in engine.weights.fixed.items()}
-            if self._history:
-                beside["history"] = torch.stack(self._history)
-            facts = {
-                "standing": asdict(self.standing),
-                "updates": engine.optimizer.updates,
-                "optimizer": self.optimizer.kind,
-                "places": self._places(),
-            }
-            checkpoint.write(self.path, {**self._vectors(), **beside}, facts)
+            save(self.path, self.engine, self.standing, self._history, optimizer=self.optimizer.kind)
         self._saved = time.monotonic()
         self.ranks.wait()
-
-    def _vectors(self) -> dict[str, Tensor]:
-        engine = self.engine
-        return {
-            "weights": engine.weights.values,
-            "means": engine.optimizer.means,
-            "squares": engine.optimizer.squares,
-        }
-
-    def _places(self) -> dict[str, list[int]]:
-        return {name: [place.start, *place.shape] for name, place in self.engine.weights.places.items()}
-
-
-def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name[len(prefix) :]: each for name, each in tensors.items() if name.startswith(prefix)}
-
-
-def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
-    return {name: each.shape for name, each in tensors.items()}
-
-
-def _better(figure: float, best: float, wanted: Literal["high", "low"]) -> bool:
-    """No number at all is the worst."""
-    if math.isnan(figure) or math.isnan(best):
-        return not math.isnan(figure)
-    return figure > best if wanted == "high" else figure < best
 
 
 @contextmanager
@@ -511,30 +422,3 @@ def uncompiled(compiled: bool) -> Iterator[None]:
         return
     with torch.compiler.set_stance("force_eager"):
         yield
-
-
-@dataclass(slots=True)
-class _Stop:
-    signal: int | None = None
-
-
-@contextmanager
-def _listening() -> Iterator[_Stop]:
-    """SIGINT and SIGTERM are noted, not obeyed at once; a second one is. Only the main thread can listen."""
-    stop = _Stop()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-
-    def note(number: int, frame: object) -> None:
-        stop.signal = number
-        signal.signal(number, before[signal.Signals(number)])
-
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number in before:
-        signal.signal(number, note)
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -1,7 +1,7 @@
 """The explorer in a real browser: Debian's Chromium, offline but for the page's own server.
 
 A page that logs an error, or asks any other host for anything, fails its test. Without a browser these tests
-are skipped. PICTURES=docs/pictures keeps what `picture` takes.
+are skipped, and the summary says so, and how to run them. PICTURES=docs/pictures keeps what `picture` takes.
 """
 
 import os
@@ -9,25 +9,40 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from regard.look.explorer.asking import Explorer, Task
+from regard.look.explorer.explorer import Explorer
 from regard.look.server import Server
-
-sync_api = pytest.importorskip("playwright.sync_api")
+from regard.tasks.base.predictor import Predictor
 
 CHROMIUM = next(
     (found for name in ("chromium", "google-chrome", "chrome") if (found := shutil.which(name))), None
 )
 WIDE, NARROW = 1280, 390
+RUN_THEM = "then: python -m pytest -n 0 tests/look/browser"
+
+
+def missing() -> str | None:
+    """What these tests lack, and how to get it."""
+    if find_spec("playwright") is None:
+        return f"no playwright here: pip install playwright; {RUN_THEM}"
+    if CHROMIUM is None:
+        return f"no Chromium on this machine: apt-get install chromium; {RUN_THEM}"
+    return None
+
+
+if missing() is None:
+    from playwright import sync_api
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if Path(__file__).parent in item.path.parents and CHROMIUM is None:
-            item.add_marker(pytest.mark.skip(reason="no Chromium on this machine: apt install chromium"))
+    if reason := missing():
+        for item in items:
+            if Path(__file__).parent in item.path.parents:
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +59,7 @@ def served() -> Iterator[Callable[..., str]]:
     served once."""
     running: dict[int, Server] = {}
 
-    def serve(task: Task, name: str, example: str = "") -> str:
+    def serve(task: Predictor, name: str, example: str = "") -> str:
         if id(task) not in running:
             server = Server(Explorer(task, name, example))
             threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.tasks.encoders.embedder import Embedder
-from regard.tasks.translator import Translator
+from regard.tasks.embedding.embedder import Embedder
+from regard.tasks.translation.translator import Translator
 from tests.conftest import ROOT
 from tests.tasks import copying
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from regard.look.explorer.asking import Explorer
 from regard.look.explorer.context import EXAMPLES, asked
+from regard.look.explorer.explorer import Explorer
 from regard.look.page import key
 from regard.look.page import page as whole_page
-from regard.tasks.encoders.embedder import Embedder
-from regard.tasks.meaning.context import word_in_context
+from regard.meaning.context import word_in_context
+from regard.tasks.embedding.embedder import Embedder
 from tests.look.browser.conftest import NARROW, WIDE
 from tests.look.browser.models import minilm
 

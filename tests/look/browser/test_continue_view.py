@@ -2,7 +2,7 @@
 
 import pytest
 
-from regard.look.explorer.asking import Explorer
+from regard.look.explorer.explorer import Explorer
 from regard.look.page import page as page_of
 from regard.look.page import record
 from tests.look.browser import town
@@ -21,7 +21,7 @@ def begin(opened, served, **settings):
 
 
 def ask(**given):
-    return Explorer(town.language_model()).ask("go_on", {"text": TEXT, **given})
+    return Explorer(town.language_model()).ask("complete", {"text": TEXT, **given})
 
 
 def tokens(page) -> list[str]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from regard.look.explorer.asking import Explorer
+from regard.look.explorer.explorer import Explorer
 from regard.look.page import page as page_of
 from regard.look.page import record
 from tests.look.browser import town

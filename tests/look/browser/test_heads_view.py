@@ -2,7 +2,7 @@
 
 import pytest
 
-from regard.look.explorer.asking import Explorer
+from regard.look.explorer.explorer import Explorer
 from regard.look.words import merge_words
 from tests.look.browser.conftest import NARROW, WIDE, until
 from tests.look.browser.models import minilm, translator

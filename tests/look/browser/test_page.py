@@ -6,7 +6,7 @@ from urllib.parse import quote
 import pytest
 import torch
 
-from regard.look.explorer.asking import Explorer
+from regard.look.explorer.explorer import Explorer
 from regard.look.page import page as page_of
 from regard.look.page import record
 from regard.models.decoder import Decoder

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from regard.look.explorer.asking import Explorer
+from regard.look.explorer.explorer import Explorer
 from regard.look.explorer.positions import asked
 from regard.look.page import key
 from regard.look.page import page as whole_page

@@ -7,11 +7,11 @@ from functools import cache
 import pytest
 
 from regard.decode import DecodeConfig
-from regard.look.explorer.asking import Explorer
+from regard.look.explorer.explorer import Explorer
 from regard.look.explorer.translation import asked
 from regard.look.page import key
 from regard.look.page import page as whole_page
-from regard.tasks.translator import Translator
+from regard.tasks.translation.translator import Translator
 from tests.look.browser.conftest import NARROW, WIDE, until
 from tests.look.browser.models import demo
 from tests.tasks import copying

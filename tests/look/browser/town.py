@@ -18,11 +18,11 @@ from regard.models.decoder import Decoder
 from regard.models.headed import Headed, HeadedConfig
 from regard.models.heads import ClassifyConfig, HeadConfig, MaskedConfig, PoolConfig, TagConfig
 from regard.models.presets import bert, gpt
-from regard.tasks.encoders.classifier import Classifier
-from regard.tasks.encoders.filler import Filler
-from regard.tasks.encoders.reading import Reader
-from regard.tasks.encoders.tagger import Tagger
+from regard.tasks.base.reading import Reader
+from regard.tasks.classification.classifier import Classifier
 from regard.tasks.language.generator import Generator
+from regard.tasks.pretraining.filler import Filler
+from regard.tasks.tagging.tagger import Tagger
 from regard.text import Tokenizer, TokenizerConfig
 
 PEOPLE, PLACES = ("Ann Lee", "Tom", "Eva Stone", "Karl"), ("Rome", "New York", "Oslo")

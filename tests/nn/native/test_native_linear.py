@@ -61,7 +61,7 @@ def test_activations_are_torchs(monkeypatch, threads, then, tokens):
 def test_activations_hold_everywhere(then):
     x = torch.cat([torch.linspace(-12, 12, 4001), torch.tensor([-1e30, -80.0, 80.0, 1e4])])[:, None]
     own = Panels(torch.ones(1, 1), None, then).times(x)
-    assert_close(own, activate(x.clone(), then), atol=2e-6, rtol=1e-6)
+    assert_close(own, activate(x, then), atol=2e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize("then", [None, "relu", "gelu", "gelu_tanh"])

@@ -13,9 +13,9 @@ from regard.data import BatchConfig, Plan, Shape
 from regard.layout import Layout
 from regard.models.headed import Headed
 from regard.models.heads import ClassifyConfig, PoolConfig
-from regard.tasks.encoders.classify import ClassificationLoss
-from regard.tasks.encoders.classify_recipe import ClassifyLossConfig
-from regard.tasks.encoders.labelled import TextFeed, encode
+from regard.tasks.classification.data import LabelledFeed, encode
+from regard.tasks.classification.recipe import ClassifyLossConfig
+from regard.tasks.classification.train import ClassificationLoss
 from regard.text import Labelled, Origin
 from regard.train.average import AverageConfig
 from regard.train.engine import Engine
@@ -45,7 +45,9 @@ def feed(
 ) -> Any:
     records = [Labelled(text, text[:7] if pairs else None, ("x",), Origin("a", 1)) for text in TEXTS]
     texts, _ = encode(toys.reader(), records, LABELS[problem], skip=False)
-    return TextFeed(texts, Plan([texts.ids.lengths], BatchConfig(tokens=tokens, parts=parts)), static=static)
+    return LabelledFeed(
+        texts, Plan([texts.ids.lengths], BatchConfig(tokens=tokens, parts=parts)), static=static
+    )
 
 
 def everything(own: Any) -> Any:
@@ -82,7 +84,7 @@ def test_the_loss_is_the_sum_over_the_texts(problem: Any, static: bool) -> None:
     own = model(problem)
     expected = sum(naive(problem, scores_of(own, t), y) for t, y in zip(TEXTS, LABELS[problem], strict=True))
     assert float(sums.loss.detach()) == pytest.approx(expected, rel=1e-4)
-    assert float(sums.surprise) == pytest.approx(expected, rel=1e-4)
+    assert float(sums.nll) == pytest.approx(expected, rel=1e-4)
     assert sums.tokens == len(TEXTS)
 
 
@@ -101,7 +103,7 @@ def test_smoothing_and_weights_are_in_the_loss_and_not_in_the_surprise(
     expected = sum(naive("single", scores, label, smoothing, weights) for scores, label in rows)
     assert float(sums.loss.detach()) == pytest.approx(expected, rel=1e-4)
     plain = sum(naive("single", scores, label) for scores, label in rows)
-    assert float(sums.surprise) == pytest.approx(plain, rel=1e-4)
+    assert float(sums.nll) == pytest.approx(plain, rel=1e-4)
     assert sums.tokens == len(TEXTS)
 
 

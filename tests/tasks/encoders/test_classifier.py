@@ -6,8 +6,8 @@ import torch
 
 from regard.layout import Layout
 from regard.models.heads import ClassifyConfig, EmbedConfig, PoolConfig
-from regard.tasks.encoders.classifier import Classifier, Prediction, probabilities
-from regard.tasks.encoders.reading import ReadingWarning
+from regard.tasks.base.reading import ReadingWarning
+from regard.tasks.classification.classifier import Classifier, Prediction, probabilities
 from regard.text import DataError
 from tests.tasks.encoders import toys
 

@@ -17,16 +17,16 @@ from regard.config import ConfigError
 from regard.hub import write_folder
 from regard.models.heads import ClassifyConfig, EmbedConfig
 from regard.tasks import run
-from regard.tasks.check import check_recipe
-from regard.tasks.encoders.classifier import Classifier
-from regard.tasks.encoders.classify import measure
-from regard.tasks.encoders.classify_recipe import FIGURES
-from regard.tasks.encoders.labelled import LabelledConfig, LabelledCorpus, TextFeed, targets
-from regard.tasks.encoders.reading import Reader
-from regard.tasks.encoders.start import loaded, open_encoder
-from regard.tasks.folder import FolderError
-from regard.tasks.job import Job
-from regard.tasks.recipe import as_recipe
+from regard.tasks.base.encoders import loaded, open_encoder
+from regard.tasks.base.folder import FolderError
+from regard.tasks.base.job import Job
+from regard.tasks.base.reading import Reader
+from regard.tasks.check import check
+from regard.tasks.classification.classifier import Classifier
+from regard.tasks.classification.data import LabelledConfig, LabelledCorpus, LabelledFeed, targets
+from regard.tasks.classification.recipe import FIGURES
+from regard.tasks.classification.train import measure
+from regard.tasks.registry import as_recipe
 from regard.text import DataError
 from regard.train.ranks import Ranks
 from tests.tasks.encoders import toys
@@ -165,14 +165,14 @@ def test_a_run_in_two_sittings_is_the_run_in_one(tmp_path: Path, monkeypatch: py
 
 def _interrupt(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     """Without any warning, when the batches of this step are asked for."""
-    parts = TextFeed.parts
+    parts = LabelledFeed.parts
 
     def until(own: Any, at: int, split: int = 1) -> Any:
         if at >= step:
             raise KeyboardInterrupt
         return parts(own, at, split)
 
-    monkeypatch.setattr(TextFeed, "parts", until)
+    monkeypatch.setattr(LabelledFeed, "parts", until)
 
 
 def test_other_text_is_not_resumed(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_logistic_regression_finds_a_head_at_once(tmp_path: Path, learned: Any, 
 
 def rehearsed(plain: dict[str, Any], tmp_path: Path) -> str:
     said = io.StringIO()
-    run.rehearse(plain, device="cpu", console=Console(file=said, width=200))
+    run.dry_run(plain, device="cpu", console=Console(file=said, width=200))
     lines = said.getvalue().splitlines(keepends=True)
     return "".join(line for line in lines[next(i for i, x in enumerate(lines) if x.startswith("task")) :])
 
@@ -309,7 +309,19 @@ def test_texts_longer_than_usual_get_batches_that_hold_them(tmp_path: Path) -> N
     del plain["batch"]
     with (tmp_path / "train.tsv").open("a") as file:
         file.write("yes\t" + "sun " * 800 + "\n")
+    console = Console(file=io.StringIO())
+    job = run.prepare(as_recipe(plain), tmp_path / "out", Ranks.join("cpu"), console)
+    assert job.recipe.batch.tokens == 900  # short texts alone have 512
+    lengths = [
+        length
+        for step in range(1, job.feed.plan.steps(0) + 1)
+        for _, batch in job.feed.parts(step)
+        for length in batch.text.layout.host_lengths
+    ]
+    assert max(lengths) == 802  # whole, between its two special tokens
+    assert len(lengths) == 201  # and no other text was left out for it
     toys.train(plain, tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "data.json").read_text())["long"] == 0
 
 
 @pytest.mark.parametrize(
@@ -440,6 +452,6 @@ def test_what_is_better_follows_from_the_figure(
 
 
 def test_the_doctor_says_what_it_is_for(tmp_path: Path) -> None:
-    written = as_recipe({"task": "classify", "data": {"train": "a.tsv"}}, tmp_path)
+    (tmp_path / "own.toml").write_text('task = "classify"\n[data]\ntrain = "a.tsv"\n')
     with pytest.raises(ConfigError, match=r"looks at parallel text.*'classify'.*--dry-run"):
-        check_recipe(written)
+        check(str(tmp_path / "own.toml"), [], None, examples=3, console=Console(quiet=True))

@@ -15,15 +15,15 @@ from regard.config import ConfigError, from_dict
 from regard.data import BatchConfig, Plan
 from regard.data.store import Column
 from regard.models.heads import EmbedConfig
-from regard.tasks.encoders import embed
-from regard.tasks.encoders.embed import ContrastiveLoss, contrastive
-from regard.tasks.encoders.embed_recipe import EMBED, ContrastiveConfig, EmbedRecipe
-from regard.tasks.encoders.embedder import Embedder
-from regard.tasks.encoders.paired import Encoded, Held, PairedFeed, distinct
-from regard.tasks.encoders.reading import Reader
-from regard.tasks.encoders.start import loaded, open_encoder
-from regard.tasks.job import Job, train
-from regard.tasks.recipe import Written
+from regard.tasks.base.encoders import loaded, open_encoder
+from regard.tasks.base.job import Job, train
+from regard.tasks.base.reading import Reader
+from regard.tasks.base.recipe import Written
+from regard.tasks.embedding import train as embed
+from regard.tasks.embedding.data import EncodedPairs, Held, PairedFeed, distinct
+from regard.tasks.embedding.embedder import Embedder
+from regard.tasks.embedding.recipe import RECIPE, ContrastiveConfig, EmbedRecipe
+from regard.tasks.embedding.train import ContrastiveLoss, contrastive
 from regard.text import DataError
 from regard.train.objectives import HIDDEN
 from regard.train.ranks import Ranks
@@ -94,14 +94,14 @@ def test_one_pair_alone_has_nothing_to_learn():
     assert contrastive(unit(1), unit(1, seed=1), torch.tensor([[0, 1]]), ContrastiveConfig()).loss == 0
 
 
-def encoded(pairs: int = 60, seed: int = 0) -> Encoded:
+def encoded(pairs: int = 60, seed: int = 0) -> EncodedPairs:
     """Texts of 2 to 9 tokens, no two alike, and pairs of them; the last two have the same target."""
     chance = np.random.default_rng(seed)
     lengths = chance.integers(2, 10, size=2 * pairs)
     offsets = np.cumsum([0, *lengths])
     drawn = np.arange(2 * pairs).reshape(pairs, 2)
     drawn[-1, 1] = drawn[-2, 1]
-    return Encoded(Column(chance.integers(5, 60, size=offsets[-1]).astype(np.int32), offsets), drawn)
+    return EncodedPairs(Column(chance.integers(5, 60, size=offsets[-1]).astype(np.int32), offsets), drawn)
 
 
 def feed(static: bool) -> PairedFeed:
@@ -189,8 +189,8 @@ def recipe(folder: Path, **tables: dict[str, Any]) -> dict[str, Any]:
 
 
 def written(plain: dict[str, Any], where: Path = Path()) -> Written[EmbedRecipe]:
-    plain = EMBED.plain(plain)
-    return Written(plain, where, from_dict(EmbedRecipe, plain), EMBED)
+    plain = RECIPE.plain(plain)
+    return Written(plain, where, from_dict(EmbedRecipe, plain), RECIPE)
 
 
 def prepared(
@@ -383,6 +383,6 @@ def test_pairs_that_look_for_each_other_have_no_text_in_common():
 def test_about_as_many_pairs_are_in_a_batch_as_suit_the_machine(tmp_path: Path):
     plain = recipe(tmp_path)
     for cuda, wanted in ((False, 128), (True, 512)):
-        own = EMBED.suited(written(plain).checked, {"data": {}}, 100_000, 2_000_000, cuda=cuda, ranks=1)
+        own = RECIPE.suited(written(plain).checked, {"data": {}}, 100_000, 2_000_000, cuda=cuda, ranks=1)
         pairs = own["batch"]["tokens"] / (1.4 * 20 + 4)
         assert pairs == pytest.approx(wanted, rel=0.05)

@@ -8,8 +8,8 @@ from torch import Tensor
 from regard.layout import Layout
 from regard.models.headed import Headed
 from regard.models.heads import ClassifyConfig, EmbedConfig, PoolConfig
-from regard.tasks.encoders.embedder import Embedder
-from regard.tasks.encoders.reading import ReadingWarning
+from regard.tasks.base.reading import ReadingWarning
+from regard.tasks.embedding.embedder import Embedder
 from regard.text import DataError
 from tests.tasks.encoders import toys
 
@@ -43,7 +43,6 @@ def close(found: Any, wanted: Any) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.spec("5.8")
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize("normalised", [False, True])
 def test_a_model_gives_the_vectors_it_was_made_for(pool: Any, normalised: bool) -> None:

@@ -12,19 +12,26 @@ from rich.console import Console
 
 import regard
 from regard.config import ConfigError, write_toml
+from regard.deploy import exchange
 from regard.hub import Checkpoint
+from regard.meaning import commands as meaning
 from regard.models.heads import ClassifyConfig, EmbedConfig, MaskedConfig, PoolConfig, TagConfig
-from regard.tasks import exchange
-from regard.tasks.encoders import commands
-from regard.tasks.encoders.classifier import Classifier
-from regard.tasks.encoders.embedder import Embedder
-from regard.tasks.encoders.filler import Filler
-from regard.tasks.encoders.start import save_checkpoint
-from regard.tasks.encoders.tagger import Tagger
-from regard.tasks.folder import FolderError
-from regard.tasks.load import load_as, load_embedder
-from regard.tasks.meaning import commands as meaning
+from regard.tasks.base.encoders import save_checkpoint
+from regard.tasks.base.folder import FolderError
+from regard.tasks.base.task import EvaluateOptions
+from regard.tasks.classification import commands
+from regard.tasks.classification.classifier import Classifier
+from regard.tasks.embedding import commands as embedding
+from regard.tasks.embedding.embedder import Embedder
+from regard.tasks.embedding.embedder import open_embedder as load_embedder
+from regard.tasks.evaluate import evaluate_model
+from regard.tasks.load import load
+from regard.tasks.pretraining import commands as pretraining
+from regard.tasks.pretraining.filler import Filler
+from regard.tasks.registry import task_of_head
 from regard.tasks.seeds import train_seeds
+from regard.tasks.tagging import commands as tagging
+from regard.tasks.tagging.tagger import Tagger
 from regard.text import DataError
 from tests.tasks.encoders import toys
 
@@ -44,8 +51,13 @@ def folder_of(path: Path, head: Any, labels: tuple[str, ...] = (), **facts: Any)
             **facts,
         ),
         path,
+        task_of_head(head.kind).name,
     )
     return path
+
+
+def evaluate(model: Path, labelled: Path, console: Console) -> dict[str, Any]:
+    return evaluate_model(model, EvaluateOptions(labelled=[labelled], device="cpu"), console)
 
 
 def said(work: Callable[[Console], object]) -> str:
@@ -72,21 +84,19 @@ def test_a_folder_becomes_what_it_is_for(tmp_path: Path) -> None:
         assert isinstance(regard.load(folder, device="cpu"), kind)
         assert load_embedder(folder, device="cpu").embed(["sun"]).shape == (1, 16)  # vectors, of any of them
     with pytest.raises(FolderError, match="a model for regard tag, not for regard classify"):
-        load_as(Classifier, tmp_path / "Tagger", device="cpu")
+        load(tmp_path / "Tagger", Classifier, device="cpu")
 
 
 def test_a_taggers_way_to_choose_is_kept(tmp_path: Path) -> None:
     labels = ("O", "B-x", "I-x")
     own = folder_of(tmp_path / "a", TagConfig(tags=3), labels, decode="valid")
-    assert load_as(Tagger, own, device="cpu").decode == "valid"
-    assert (
-        load_as(Tagger, folder_of(tmp_path / "b", TagConfig(tags=3), labels), device="cpu").decode == "greedy"
-    )
+    assert load(own, Tagger, device="cpu").decode == "valid"
+    assert load(folder_of(tmp_path / "b", TagConfig(tags=3), labels), Tagger, device="cpu").decode == "greedy"
 
 
 def test_lines_are_classified_in_order_plain_and_as_json(tmp_path: Path, text: str) -> None:
     folder = folder_of(tmp_path / "model", ClassifyConfig(labels=2), ("a", "b"))
-    own = load_as(Classifier, folder, device="cpu").classify(Path(text).read_text().splitlines())
+    own = load(folder, Classifier, device="cpu").classify(Path(text).read_text().splitlines())
     for form in ({}, {"as_json": True}, {"probabilities": True}):
         page = io.StringIO()
         commands.classify(folder, text, out=page, device="cpu", **form)
@@ -112,7 +122,7 @@ def test_lines_of_pairs_must_all_be_pairs(tmp_path: Path) -> None:
 def test_sentences_are_tagged_plain_and_as_json(tmp_path: Path, text: str) -> None:
     folder = folder_of(tmp_path / "model", TagConfig(tags=2), ("O", "N"))
     page = io.StringIO()
-    commands.tag(folder, text, out=page, device="cpu")
+    tagging.tag(folder, text, out=page, device="cpu")
     blocks = page.getvalue().strip().split("\n\n")
     assert [[line.split("\t")[0] for line in block.splitlines()] for block in blocks] == [
         ["sun", "rain"],
@@ -120,24 +130,26 @@ def test_sentences_are_tagged_plain_and_as_json(tmp_path: Path, text: str) -> No
         ["red", "house", "sees", "dog"],
     ]
     page = io.StringIO()
-    commands.tag(folder, text, out=page, device="cpu", as_json=True)
+    tagging.tag(folder, text, out=page, device="cpu", as_json=True)
     assert [json.loads(line)["words"] for line in page.getvalue().splitlines()][1] == ["old", "tree"]
     (tmp_path / "a.conll").write_text("sun N\nrain O\n", encoding="utf-8")
     with pytest.raises(ConfigError, match="--format text"):
-        commands.tag(folder, str(tmp_path / "a.conll"), out=page, device="cpu", as_json=True)
+        tagging.tag(folder, str(tmp_path / "a.conll"), out=page, device="cpu", as_json=True)
 
 
 def test_masks_are_filled_and_told(tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "model", MaskedConfig())
     shown = said(
-        lambda console: commands.fill(
+        lambda console: pretraining.fill(
             folder, "sun [MASK] old [MASK]", top=2, device="cpu", as_json=False, console=console
         )
     )
     assert shown.count("mask ") == 2
     assert len(shown.splitlines()) == 6
     plain = said(
-        lambda console: commands.fill(folder, "a [MASK]", top=3, device="cpu", as_json=True, console=console)
+        lambda console: pretraining.fill(
+            folder, "a [MASK]", top=3, device="cpu", as_json=True, console=console
+        )
     )
     assert len(json.loads(plain)["candidates"][0]) == 3
 
@@ -145,7 +157,7 @@ def test_masks_are_filled_and_told(tmp_path: Path) -> None:
 def test_vectors_are_written_searched_and_grouped(tmp_path: Path, text: str) -> None:
     folder = folder_of(tmp_path / "model", EmbedConfig(pool=PoolConfig(kind="mean")))
     out = tmp_path / "v.npy"
-    said(lambda console: meaning.embed(folder, text, out, device="cpu", console=console))
+    said(lambda console: embedding.embed(folder, text, out, device="cpu", console=console))
     lines = Path(text).read_text().splitlines()
     assert np.array_equal(np.load(out), regard.load(folder, device="cpu").embed(lines))
 
@@ -187,37 +199,33 @@ def test_vectors_are_written_searched_and_grouped(tmp_path: Path, text: str) -> 
 def test_a_model_goes_out_and_comes_in_again(tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "model", EmbedConfig())
     vectors = regard.load(folder, device="cpu").embed(["sun rain"])
-    shown = said(lambda console: exchange.send_out(folder, tmp_path / "hf", console=console))
+    shown = said(lambda console: exchange.export_model(folder, tmp_path / "hf", console=console))
     assert "every weight equal" in shown
-    shown = said(lambda console: exchange.bring_in(tmp_path / "hf", tmp_path / "back", console=console))
+    shown = said(lambda console: exchange.import_model(tmp_path / "hf", tmp_path / "back", console=console))
     assert "for regard embed" in shown
     assert np.array_equal(regard.load(tmp_path / "back", device="cpu").embed(["sun rain"]), vectors)
     for work in (
-        lambda console: exchange.send_out(folder, tmp_path / "hf", console=console),
-        lambda console: exchange.bring_in(tmp_path / "hf", tmp_path / "back", console=console),
+        lambda console: exchange.export_model(folder, tmp_path / "hf", console=console),
+        lambda console: exchange.import_model(tmp_path / "hf", tmp_path / "back", console=console),
     ):
         with pytest.raises(ConfigError, match="is there already"):
             said(work)
     with pytest.raises(FolderError, match="no Hugging Face folder"):
-        said(lambda console: exchange.bring_in(folder, tmp_path / "again", console=console))
+        said(lambda console: exchange.import_model(folder, tmp_path / "again", console=console))
 
 
 def test_a_model_is_evaluated_on_text_as_it_was_trained_on(tmp_path: Path) -> None:
     toys.train(toys.recipe(tmp_path / "corpus"), tmp_path / "model")
     valid = tmp_path / "corpus" / "valid.tsv"
     found: dict[str, Any] = {}
-    shown = said(
-        lambda console: found.update(
-            commands.evaluate(tmp_path / "model", [valid], device="cpu", console=console)
-        )
-    )
+    shown = said(lambda console: found.update(evaluate(tmp_path / "model", valid, console)))
     kept = json.loads((tmp_path / "model" / "metrics.json").read_text())["valid"]
     assert found["accuracy"] == pytest.approx(kept["accuracy"])
     assert np.array(found["confusion"]).sum() == 60
     assert "macro_f1" in shown
     folder = folder_of(tmp_path / "embedder", EmbedConfig())
-    with pytest.raises(FolderError, match="no labelled text is needed"):
-        commands.evaluate(folder, [valid], device="cpu", console=Console(quiet=True))
+    with pytest.raises(ConfigError, match="embedders are not measured by regard evaluate"):
+        evaluate(folder, valid, Console(quiet=True))
 
 
 def test_several_seeds_have_a_mean_and_a_spread(tmp_path: Path) -> None:
@@ -249,13 +257,15 @@ def test_several_seeds_have_a_mean_and_a_spread(tmp_path: Path) -> None:
 def test_words_get_vectors_of_a_layer(tmp_path: Path, text: str) -> None:
     folder = folder_of(tmp_path / "model", EmbedConfig())
     out = tmp_path / "w.npy"
-    said(lambda console: meaning.embed(folder, text, out, layer=1, words=True, device="cpu", console=console))
+    said(
+        lambda console: embedding.embed(folder, text, out, layer=1, words=True, device="cpu", console=console)
+    )
     names = [json.loads(line) for line in (tmp_path / "w.npy.texts.jsonl").read_text().splitlines()]
     assert names[:3] == ["1\tsun", "1\train", "2\told"]
     own = load_embedder(folder, device="cpu").words(Path(text).read_text().splitlines(), layers=[1])
     assert np.array_equal(np.load(out), np.concatenate([each.vectors[0] for each in own]))
     with pytest.raises(ConfigError, match="only --layer goes with it"):
-        meaning.embed(folder, text, out, pool="max", words=True, device="cpu", console=Console(quiet=True))
+        embedding.embed(folder, text, out, pool="max", words=True, device="cpu", console=Console(quiet=True))
 
 
 def test_a_tagger_is_evaluated_span_by_span(tmp_path: Path) -> None:
@@ -274,9 +284,7 @@ def test_a_tagger_is_evaluated_span_by_span(tmp_path: Path) -> None:
     }
     toys.train(plain, tmp_path / "model")
     kept = json.loads((tmp_path / "model" / "metrics.json").read_text())["valid"]
-    found = commands.evaluate(
-        tmp_path / "model", [tmp_path / "a.conll"], device="cpu", console=Console(quiet=True)
-    )
+    found = evaluate(tmp_path / "model", tmp_path / "a.conll", Console(quiet=True))
     assert found["f1"] == pytest.approx(kept["f1"])
     assert found["f1"] > 0.9
     assert found["labels"]["s"]["count"] == sum(tag == "B-s" for each in sentences for _, tag in each)

@@ -8,8 +8,8 @@ import torch
 from torch.testing import assert_close
 
 from regard.models.heads import ClassifyConfig, MaskedConfig
-from regard.tasks.encoders.filler import Filler, put, window
-from regard.tasks.encoders.reading import Piece, Reader, ReadingWarning
+from regard.tasks.base.reading import Piece, Reader, ReadingWarning
+from regard.tasks.pretraining.filler import Filler, put, window
 from regard.text import DataError, Specials, Tokenizer, TokenizerConfig
 from tests.tasks.encoders import toys
 

@@ -9,10 +9,10 @@ import torch
 
 from regard.config import ConfigError, from_dict
 from regard.data import BatchConfig, Plan
-from regard.tasks.encoders.labelled import (
+from regard.tasks.classification.data import (
     LabelledConfig,
     LabelledCorpus,
-    TextFeed,
+    LabelledFeed,
     encode,
     filled_labels,
     label_names,
@@ -198,7 +198,7 @@ def test_pairs_carry_their_segments_into_every_batch_and_filler_carries_none() -
     texts, _ = encode(toys.reader(), read, np.arange(30), skip=False)
     plan = Plan([texts.ids.lengths], BatchConfig(tokens=70))
     for static in (False, True):
-        feed, seen = TextFeed(texts, plan, static=static), []
+        feed, seen = LabelledFeed(texts, plan, static=static), []
         for step in range(1, plan.steps(0) + 1):
             for _, batch in feed.parts(step):
                 assert len(batch.labels) == batch.text.layout.sequences
@@ -215,14 +215,15 @@ def test_pairs_carry_their_segments_into_every_batch_and_filler_carries_none() -
                     encoding = toys.tokenizer().encode(read[row].text, read[row].second, template="cls")
                     assert (ids.tolist(), marks.tolist()) == ([*encoding.ids], [*encoding.segments])
                     seen.append(row)
-                assert batch.to(torch.device("cpu")).tensors()[-1] is batch.segments
+                moved = batch.to(torch.device("cpu")).tensors()
+                assert any(each is batch.segments for each in moved)
         assert sorted(seen) == list(range(30))
 
 
 def test_a_batch_in_pieces_is_the_same_batch() -> None:
     read = [Labelled(text, None, ("x",), Origin("a", 1)) for text in toys.texts(60)]
     texts, _ = encode(toys.reader(), read, np.arange(60), skip=False)
-    feed = TextFeed(texts, Plan([texts.ids.lengths], BatchConfig(tokens=200, parts=2)), static=True)
+    feed = LabelledFeed(texts, Plan([texts.ids.lengths], BatchConfig(tokens=200, parts=2)), static=True)
     for split in (2, 3, 8):
         whole, pieces = feed.parts(1), feed.parts(1, split)
         labels = [
@@ -239,8 +240,8 @@ def test_ranks_share_the_batches_of_a_step_out() -> None:
     read = [Labelled(text, None, ("x",), Origin("a", 1)) for text in toys.texts(60)]
     texts, _ = encode(toys.reader(), read, np.arange(60), skip=False)
     plan = Plan([texts.ids.lengths], BatchConfig(tokens=50, parts=4))
-    alone = dict(TextFeed(texts, plan, static=False).parts(1))
-    shared = [dict(TextFeed(texts, plan, static=False, rank=rank, ranks=2).parts(1)) for rank in (0, 1)]
+    alone = dict(LabelledFeed(texts, plan, static=False).parts(1))
+    shared = [dict(LabelledFeed(texts, plan, static=False, rank=rank, ranks=2).parts(1)) for rank in (0, 1)]
     assert not shared[0].keys() & shared[1].keys()
     both = {**shared[0], **shared[1]}
     assert both.keys() == alone.keys()

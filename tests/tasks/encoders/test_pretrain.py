@@ -24,15 +24,15 @@ from regard.data.store import Column
 from regard.models.headed import Headed, HeadedConfig
 from regard.models.heads import MaskedConfig
 from regard.models.shape import EncoderShape
-from regard.tasks.encoders import pretrain
-from regard.tasks.encoders.filler import Filler
-from regard.tasks.encoders.masked import APART, FOLLOWS, Frame, MaskedFeed, NextChunks
-from regard.tasks.encoders.pretrain import PretrainLoss, corruption
-from regard.tasks.encoders.pretrain_recipe import PRETRAIN, PretrainObjective, PretrainRecipe
-from regard.tasks.encoders.reading import Reader
-from regard.tasks.encoders.start import loaded, open_encoder
-from regard.tasks.job import Job, train
-from regard.tasks.recipe import Written
+from regard.tasks.base.encoders import loaded, open_encoder
+from regard.tasks.base.job import Job, train
+from regard.tasks.base.reading import Reader
+from regard.tasks.base.recipe import Written
+from regard.tasks.pretraining import train as pretrain
+from regard.tasks.pretraining.data import APART, FOLLOWS, Frame, MaskedFeed, NextChunks
+from regard.tasks.pretraining.filler import Filler
+from regard.tasks.pretraining.recipe import RECIPE, PretrainObjective, PretrainRecipe
+from regard.tasks.pretraining.train import PretrainLoss, corruption
 from regard.text import DataError, Tokenizer, TokenizerConfig
 from regard.train.objectives import HIDDEN
 from regard.train.ranks import Ranks
@@ -44,8 +44,8 @@ TINY = {"preset": "tiny", "d_model": 32, "heads": 2, "layers": 1, "d_ff": 64, "d
 
 
 def written(plain: dict[str, Any]) -> Written[PretrainRecipe]:
-    plain = PRETRAIN.plain(dict(plain))
-    return Written(plain, Path(), from_dict(PRETRAIN.recipe, plain), PRETRAIN)
+    plain = RECIPE.plain(dict(plain))
+    return Written(plain, Path(), from_dict(RECIPE.recipe, plain), RECIPE)
 
 
 def recipe(folder: Path, **tables: dict[str, Any]) -> dict[str, Any]:
@@ -233,11 +233,11 @@ def test_the_loss_is_that_of_every_place_by_itself(tokenizer, nexts):
     batch = made.batch(made.plan.epoch(0)[0], None, 0)
     sums = PretrainLoss(own, 1.7)(batch)
     scores = own(batch.text.ids, batch.text.layout, batch.segments).float()
-    surprise = sum(
+    nll = sum(
         -scores[place].log_softmax(-1)[label]
         for place, label in zip(batch.places.tolist(), batch.labels.tolist(), strict=True)
     )
-    loss = surprise
+    loss = nll
     if nexts:
         states = own.states(batch.text.ids, batch.text.layout, batch.segments)
         for row, first in enumerate(batch.text.layout.firsts.tolist()):
@@ -245,7 +245,7 @@ def test_the_loss_is_that_of_every_place_by_itself(tokenizer, nexts):
             told = own.head.next_sentence.output(vector).float().log_softmax(-1)
             loss = loss - 1.7 * told[int(batch.follows[row])]
     assert_close(sums.loss, loss)
-    assert_close(sums.surprise, surprise.detach())
+    assert_close(sums.nll, nll.detach())
     assert sums.tokens == batch.tokens == len(batch.places)
 
 
@@ -338,17 +338,17 @@ def test_validation_is_the_mean_over_its_masks_and_always_the_same(tmp_path):
     other.model.eval()
     with torch.no_grad():
         assert other.validate()[0] == figures
-    made, surprise, right, count, told = job.validate._feed, 0.0, 0, 0, []
+    made, nll, right, count, told = job.validate._feed, 0.0, 0, 0, []
     for row in range(len(made.rows)):
         batch = made.batch(np.array([row]), None, 0)
         with torch.no_grad():
             states = job.model.states(batch.text.ids, batch.text.layout, batch.segments)
             scores = job.model.head(states)[batch.places]
             told.append(int(job.model.head.follows(states, batch.text.layout).argmax()) == batch.follows[0])
-        surprise += float(F.cross_entropy(scores, batch.labels, reduction="sum"))
+        nll += float(F.cross_entropy(scores, batch.labels, reduction="sum"))
         right += int((scores.argmax(-1) == batch.labels).sum())
         count += len(batch.labels)
-    wanted = {"loss": surprise / count, "accuracy": right / count, "next_accuracy": np.mean(told)}
+    wanted = {"loss": nll / count, "accuracy": right / count, "next_accuracy": np.mean(told)}
     for name, value in wanted.items():
         assert figures[name] == pytest.approx(value, rel=1e-4)
     assert example.count("\n") == 1

@@ -12,17 +12,20 @@ from regard.hub import Checkpoint, write_folder
 from regard.models.headed import Headed
 from regard.models.heads import ClassifyConfig, EmbedConfig, HeadConfig, MaskedConfig, PoolConfig, TagConfig
 from regard.models.shape import EncoderShape
-from regard.tasks.encoders.classify_recipe import ClassifyRecipe
-from regard.tasks.encoders.labelled import LabelledConfig
-from regard.tasks.encoders.start import (
+from regard.tasks.base.encoders import (
     build,
     find_start,
     loaded,
     open_encoder,
     rate_factor,
-    save_checkpoint,
 )
-from regard.tasks.folder import FolderError, whole
+from regard.tasks.base.encoders import (
+    save_checkpoint as save_as,
+)
+from regard.tasks.base.folder import FolderError, whole
+from regard.tasks.classification.data import LabelledConfig
+from regard.tasks.classification.recipe import ClassifyRecipe
+from regard.tasks.registry import task_of_head
 from tests.tasks.encoders import toys
 
 HEADS: list[HeadConfig] = [
@@ -33,6 +36,10 @@ HEADS: list[HeadConfig] = [
     EmbedConfig(project=3),
 ]
 FIRST = ClassifyConfig(labels=2)
+
+
+def save_checkpoint(own: Checkpoint, folder: Path) -> None:
+    save_as(own, folder, task_of_head(own.config.head.kind).name)
 
 
 def checkpoint(head: HeadConfig = FIRST, **shape: Any) -> Checkpoint:
@@ -195,7 +202,7 @@ def spoiled(folder: Path, **changes: Any) -> Path:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"task": "translate"}, "task 'translate' has no encoder"),
+        ({"task": "translate", "model": {"decoder": {}}}, "for the task 'translate', which is no encoder"),
         ({"format": 9}, "format 9 is not known"),
         ({"model": None}, "'model' is missing"),
         ({"longest": None}, "'longest' is missing"),

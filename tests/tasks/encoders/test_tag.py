@@ -16,16 +16,16 @@ from regard.data import BatchConfig, Plan
 from regard.models.headed import Headed, HeadedConfig
 from regard.models.heads import TagConfig
 from regard.models.presets import bert
-from regard.tasks.encoders import tag
-from regard.tasks.encoders.reading import Reader
-from regard.tasks.encoders.start import loaded, open_encoder
-from regard.tasks.encoders.tag_recipe import TAG, TagLossConfig, TagRecipe
-from regard.tasks.encoders.tagged import TagFeed, encode, tag_names
-from regard.tasks.encoders.tagger import Tagger
-from regard.tasks.job import Job, train
-from regard.tasks.recipe import Written
+from regard.tasks.base.encoders import loaded, open_encoder
+from regard.tasks.base.job import Job, train
+from regard.tasks.base.reading import Reader
+from regard.tasks.base.recipe import Written
+from regard.tasks.tagging import train as tag
+from regard.tasks.tagging.data import TagFeed, encode, tag_names
+from regard.tasks.tagging.recipe import RECIPE, TagRecipe
+from regard.tasks.tagging.tagger import Tagger
 from regard.text import Origin, Tagged, Tokenizer, TokenizerConfig
-from regard.train.objectives import HIDDEN
+from regard.train.objectives import HIDDEN, LossConfig
 from regard.train.ranks import Ranks
 
 LETTERS = Tokenizer.train(["abcdefgh"], TokenizerConfig(kind="characters", vocabulary=40))
@@ -75,17 +75,17 @@ def naive_loss(model: Headed, words: str) -> float:
 @pytest.mark.parametrize("words", ["first", "mean"])
 def test_the_loss_is_that_of_each_word_by_itself(words, static):
     model = small(words)
-    sums = tag.TaggingLoss(model, TagLossConfig())(one_batch(words, static=static))
+    sums = tag.TaggingLoss(model, LossConfig())(one_batch(words, static=static))
     assert float(sums.tokens) == 7
     assert_close(sums.loss.item(), naive_loss(model, words), atol=1e-5, rtol=1e-5)
-    assert_close(sums.surprise.item(), sums.loss.item())
+    assert_close(sums.nll.item(), sums.loss.item())
 
 
 @pytest.mark.parametrize("words", ["first", "mean"])
 def test_two_passes_that_agree_cost_what_one_does(words):
     model, batch = small(words), one_batch(words, static=False)
-    one = tag.TaggingLoss(model, TagLossConfig())(batch)
-    two = tag.TaggingLoss(model, TagLossConfig(r_drop=3.0))(batch)
+    one = tag.TaggingLoss(model, LossConfig())(batch)
+    two = tag.TaggingLoss(model, LossConfig(r_drop=3.0))(batch)
     assert_close(two.loss, one.loss)
     assert_close(two.tokens, one.tokens)
 
@@ -93,16 +93,16 @@ def test_two_passes_that_agree_cost_what_one_does(words):
 def test_two_passes_that_disagree_cost_more():
     model, batch = small("mean", dropout=0.5).train(), one_batch("mean", static=False)
     torch.manual_seed(0)
-    without = tag.TaggingLoss(model, TagLossConfig(r_drop=1e-9))(batch)
+    without = tag.TaggingLoss(model, LossConfig(r_drop=1e-9))(batch)
     torch.manual_seed(0)
-    with_it = tag.TaggingLoss(model, TagLossConfig(r_drop=3.0))(batch)
+    with_it = tag.TaggingLoss(model, LossConfig(r_drop=3.0))(batch)
     assert with_it.loss > without.loss
-    assert_close(with_it.surprise, without.surprise)
+    assert_close(with_it.nll, without.nll)
 
 
 def test_smoothing_wants_a_share_of_every_tag():
     model, batch = small("first"), one_batch("first", static=True)
-    sums = tag.TaggingLoss(model, TagLossConfig(label_smoothing=0.2))(batch)
+    sums = tag.TaggingLoss(model, LossConfig(label_smoothing=0.2))(batch)
     logits = model.head(model.states(batch.text.ids, batch.text.layout))
     wanted = F.cross_entropy(logits, batch.labels, ignore_index=HIDDEN, reduction="sum", label_smoothing=0.2)
     assert_close(sums.loss, wanted)
@@ -163,8 +163,8 @@ def plain_recipe(folder: Path, **tables: dict[str, Any]) -> dict[str, Any]:
 
 
 def prepared(plain: dict[str, Any], where: Path, out: Path) -> tuple[Job, str]:
-    plain = TAG.plain(plain)
-    written = Written(plain, where, from_dict(TagRecipe, plain), TAG)
+    plain = RECIPE.plain(plain)
+    written = Written(plain, where, from_dict(TagRecipe, plain), RECIPE)
     console = Console(file=io.StringIO(), width=200)
     job = tag.prepare(written, out, CPU, console)
     return job, console.file.getvalue()
@@ -266,4 +266,4 @@ def test_one_tag_for_all_is_nothing_to_learn(tmp_path):
 def test_a_start_brings_its_tokenizer():
     plain = {"task": "tag", "data": {"train": "x"}, "model": {"start": "y"}, "tokenizer": {"kind": "words"}}
     with pytest.raises(ConfigError, match=r"tokenizer\.kind is set beside model\.start"):
-        TAG.plain(plain)
+        RECIPE.plain(plain)

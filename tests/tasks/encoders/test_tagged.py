@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data import BatchConfig, Plan
-from regard.tasks.encoders.tag_windows import windows
-from regard.tasks.encoders.tagged import (
+from regard.tasks.tagging.data import (
     TagFeed,
     TaggedConfig,
     TaggedCorpus,
@@ -17,6 +16,7 @@ from regard.tasks.encoders.tagged import (
     mark_spans,
     tag_names,
 )
+from regard.tasks.tagging.windows import windows
 from regard.text import DataError, Origin, Skipped, Tagged, Tokenizer, TokenizerConfig
 from regard.train.objectives import HIDDEN
 

@@ -13,9 +13,9 @@ from torch.testing import assert_close
 from regard.models.headed import Headed, HeadedConfig
 from regard.models.heads import ClassifyConfig, TagConfig
 from regard.models.presets import bert
-from regard.tasks.encoders.reading import Reader, ReadingWarning
-from regard.tasks.encoders.tag_lines import Counts, line_format, tag_lines
-from regard.tasks.encoders.tagger import Tagger, allowed, best_valid, log_softmax
+from regard.tasks.base.reading import Reader, ReadingWarning
+from regard.tasks.tagging.lines import TagCounts, line_format, tag_lines
+from regard.tasks.tagging.tagger import Tagger, allowed, best_valid, log_softmax
 from regard.text import (
     DataError,
     Span,
@@ -100,7 +100,8 @@ def test_scores_are_those_the_head_gives_each_word(words):
     with torch.no_grad():
         scores = head(torch.from_numpy(states), places if words == "mean" else None)
     [found] = made.scores([sentence])
-    wanted = scores[[place for place in encoding.first_subwords() if place is not None]]
+    subwords = [encoding.subwords(word) for word in range(encoding.word_counts[0])]
+    wanted = scores[[places[0] for places in subwords if places]]
     np.testing.assert_allclose(found, wanted.numpy(), atol=1e-5)
 
 
@@ -211,7 +212,7 @@ def test_columns_keep_every_line_and_get_one_more(tmp_path):
     (tmp_path / "in.conll").write_text(CONLL)
     made = tagger()
     counts = made.tag_file(tmp_path / "in.conll", tmp_path / "out.conll", comment="#")
-    assert counts == Counts(sentences=2, words=4, silent=0)
+    assert counts == TagCounts(sentences=2, words=4, silent=0)
     one, two = made.tag([["ab", "c", "d"], ["ef"]])
     tags = iter((*one.tags, *two.tags))
     lines = (tmp_path / "out.conll").read_text().splitlines()

@@ -44,7 +44,7 @@ def recipe(task: str, folder: Path, **tables: dict[str, Any]) -> dict[str, Any]:
 
 def course(plain: dict[str, Any], out: Path) -> list[float]:
     """Loss and length of the gradient of every step."""
-    run.train(plain, out=out, device="cuda", console=Console(file=io.StringIO()))
+    run.fit(plain, out=out, device="cuda", console=Console(file=io.StringIO()))
     lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     found = [line[name] for line in lines if "norm" in line for name in ("loss", "norm")]
     assert len(found) == 2 * STEPS

@@ -13,7 +13,7 @@ from regard.models.headed import Headed, HeadedConfig
 from regard.models.heads import ClassifyConfig, EmbedConfig, HeadConfig, PoolConfig
 from regard.models.shape import EncoderShape
 from regard.tasks import run
-from regard.tasks.encoders.reading import Reader
+from regard.tasks.base.reading import Reader
 from regard.text import Tokenizer, TokenizerConfig
 from regard.train.trainer import Outcome
 
@@ -62,7 +62,7 @@ def recipe(folder: Path, label: Any = sunny, count: int = 200, **tables: dict[st
 def train(plain: Any, out: Path, **settings: Any) -> tuple[Outcome, str]:
     """And what was said."""
     said = io.StringIO()
-    outcome = run.train(plain, out=out, device="cpu", console=Console(file=said, width=200), **settings)
+    outcome = run.fit(plain, out=out, device="cpu", console=Console(file=said, width=200), **settings)
     return outcome, said.getvalue()
 
 

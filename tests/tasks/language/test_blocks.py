@@ -15,10 +15,10 @@ from regard.data import BatchConfig
 from regard.layout import Layout
 from regard.models.decoder import Decoder
 from regard.models.shape import LanguageShape
-from regard.tasks.documents import DocumentCorpus, DocumentsConfig
-from regard.tasks.language.blocks import Blocks, TextFeed, build_stream, document_bounds
-from regard.tasks.language.learn import LanguageLoss
-from regard.tasks.language.perplexity import Windows, figures, surprise
+from regard.tasks.base.documents import DocumentCorpus, DocumentsConfig
+from regard.tasks.language.data import BlockFeed, Blocks, build_stream, document_bounds
+from regard.tasks.language.perplexity import Windows, figures, nll
+from regard.tasks.language.train import LanguageLoss
 from regard.text import DataError, Tokenizer, TokenizerConfig
 from regard.train.objectives import HIDDEN
 
@@ -76,7 +76,7 @@ def test_across_documents_blocks_follow_each_other_and_nothing_is_read_twice(
 ) -> None:
     store = stream(tmp_path, "abcdefgh" * 40, "hgfedcba" * 30)
     ids = store["ids"].values
-    feed = TextFeed(store, BatchConfig(tokens=64), size=16, across=True, static=False)
+    feed = BlockFeed(store, BatchConfig(tokens=64), size=16, across=True, static=False)
     shift = feed.shift(epoch)
     count = feed.plan.lengths.shape[1]
     assert 16 <= len(ids) - 1 - count * 16 < 32
@@ -92,7 +92,7 @@ def test_an_epoch_begins_elsewhere_by_the_seed(tmp_path: Path) -> None:
     store = stream(tmp_path, "abcdefgh" * 40)
 
     def shifts(seed: int) -> list[int]:
-        feed = TextFeed(store, BatchConfig(tokens=64, seed=seed), size=16, across=True, static=False)
+        feed = BlockFeed(store, BatchConfig(tokens=64, seed=seed), size=16, across=True, static=False)
         return [feed.shift(epoch) for epoch in range(8)]
 
     assert shifts(0) == shifts(0)
@@ -117,7 +117,7 @@ def test_inside_documents_every_token_but_the_first_is_predicted_once(sizes: lis
 
 def test_filler_is_not_predicted(tmp_path: Path) -> None:
     store = stream(tmp_path, "abcdefgh" * 3, "ab", "hgfedcba" * 2)
-    feed = TextFeed(store, BatchConfig(tokens=32), size=16, across=False, static=True)
+    feed = BlockFeed(store, BatchConfig(tokens=32), size=16, across=False, static=True)
     model = decoder()
     batches = [batch for step in (1, 2) for _, batch in feed.parts(step)]
     assert any(batch.tokens < len(batch.labels) for batch in batches)
@@ -133,7 +133,7 @@ def test_filler_is_not_predicted(tmp_path: Path) -> None:
 
 def test_inside_documents_a_document_cannot_be_felt_by_another(tmp_path: Path) -> None:
     store = stream(tmp_path, "abcdef", "hgfed")
-    [(_, batch)] = TextFeed(store, BatchConfig(tokens=64), size=32, across=False, static=False).parts(1)
+    [(_, batch)] = BlockFeed(store, BatchConfig(tokens=64), size=32, across=False, static=False).parts(1)
     model = decoder()
     losses = []
     for text in ("abcdef", "hgfed"):
@@ -167,7 +167,7 @@ def test_every_token_is_scored_once_with_enough_before_it(
 def test_surprise_is_that_of_each_token_by_itself(stride: int) -> None:
     model, ids = decoder(), np.array(LETTERS.encode("abc defgh hgf edc ab").ids)
     windows = Windows.over(0, len(ids), 8, stride)
-    total, tokens = surprise(model, ids, windows)
+    total, tokens = nll(model, ids, windows)
     expected = 0.0
     for start, length, scored in zip(windows.starts, windows.lengths, windows.scored, strict=True):
         read = torch.from_numpy(ids[start : start + length])

@@ -9,8 +9,8 @@ import pytest
 
 from regard.config import ConfigError
 from regard.decode import DecodeConfig
-from regard.tasks.language import generate_command
-from regard.tasks.language.generate_command import decoding_of
+from regard.tasks.base.decoding import changed
+from regard.tasks.language import commands as generate_command
 from regard.tasks.language.generator import SAMPLING
 from regard.text import DataError
 from tests.tasks.language.scripted import generator
@@ -23,7 +23,7 @@ SHORT = {"maximum": 8}
 def made(monkeypatch):
     """The model that every folder holds."""
     found = generator(longest=32)
-    monkeypatch.setattr(generate_command, "open_generator", lambda folder, device, precision: found)
+    monkeypatch.setattr(generate_command, "open_generator", lambda folder, **how: found)
     return found
 
 
@@ -63,12 +63,12 @@ def test_one_text_is_written_as_it_comes(made):
 def test_several_texts_have_a_line_of_dashes_between_them(made):
     found = made.generate(["The cat", "two"], samples=2, max_tokens=8)
     expected = "\n---\n".join(str(each) for row in found for each in row) + "\n"
-    assert written(["The cat", "two"], samples=2) == expected
+    assert written(["The cat", "two"], decoding={**SHORT, "n_best": 2}) == expected
 
 
 def test_json_has_one_object_for_each_text(made):
     found = made.generate("The cat", samples=3, max_tokens=8)
-    lines = written(["The cat"], samples=3, as_json=True).splitlines()
+    lines = written(["The cat"], decoding={**SHORT, "n_best": 3}, as_json=True).splitlines()
     assert [json.loads(line) for line in lines] == [each.to_dict() for each in found]
 
 
@@ -125,17 +125,23 @@ def test_searches_take_the_place_of_sampling(made):
     [greedy] = made.generate("The cat", decoding=DecodeConfig(method="greedy", maximum=8))
     assert written(["The cat"], greedy=True) == f"{greedy}\n"
     beams = made.generate("The cat", decoding=DecodeConfig(beam=4, n_best=2, maximum=8))
-    assert written(["The cat"], beam=4, samples=2) == "\n---\n".join(map(str, beams)) + "\n"
+    assert (
+        written(["The cat"], decoding={**SHORT, "beam": 4, "n_best": 2})
+        == "\n---\n".join(map(str, beams)) + "\n"
+    )
 
 
 def test_settings_are_those_that_were_asked_for_and_none_is_idle():
-    plain = {"greedy": False, "beam": None, "samples": 1}
-    assert decoding_of(**plain) == SAMPLING
-    assert decoding_of(**plain, temperature=0.5, top_k=None).temperature == 0.5
-    assert decoding_of(**{**plain, "beam": 3}, no_repeat=2) == DecodeConfig(beam=3, no_repeat=2)
+    assert changed(SAMPLING, {}) == SAMPLING
+    assert changed(SAMPLING, {"temperature": 0.5}).temperature == 0.5
+    assert changed(SAMPLING, {"beam": 3, "no_repeat": 2}) == DecodeConfig(beam=3, no_repeat=2)
+    assert changed(SAMPLING, {}, greedy=True) == DecodeConfig(method="greedy")
+    assert changed(DecodeConfig(), {"n_best": 7}) == DecodeConfig(beam=7, n_best=7)
     with pytest.raises(ConfigError, match="--greedy and --beam"):
-        decoding_of(greedy=True, beam=2, samples=1)
+        changed(SAMPLING, {"beam": 2}, greedy=True)
     with pytest.raises(ConfigError, match="--top-p is for sampling"):
-        decoding_of(greedy=True, beam=None, samples=1, top_p=0.9)
+        changed(SAMPLING, {"top_p": 0.9}, greedy=True)
+    with pytest.raises(ConfigError, match=r"--seed is for sampling.*add --method sample"):
+        changed(DecodeConfig(), {"seed": 3})
     with pytest.raises(ValueError, match="beam=0 must be at least 1"):
-        decoding_of(greedy=False, beam=0, samples=1)
+        changed(SAMPLING, {"beam": 0})

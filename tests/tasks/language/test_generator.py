@@ -10,7 +10,7 @@ import torch
 from regard.config import to_dict
 from regard.decode import DecodeConfig
 from regard.layout import Layout
-from regard.tasks.folder import FORMAT, FolderError, whole, write_json, write_weights
+from regard.tasks.base.folder import FORMAT, FolderError, whole, write_json, write_weights
 from regard.tasks.language.continuation import GenerationWarning
 from regard.tasks.language.generator import SAMPLING, Generator, open_generator
 from regard.text import DataError, Specials, Tokenizer, TokenizerConfig
@@ -223,7 +223,7 @@ def test_a_text_stops_where_the_context_is_full_and_says_so():
 def test_sliding_goes_on_from_the_last_half_of_the_context(positions):
     made = generator(positions=positions, longest=12)
     made = Generator(made.model, made.tokenizer, longest=12)
-    never = list(made._never)
+    never = list(made.never_written)
     prompts = ["The", "two words, three words; a red house and a blue house"]
     found = made.generate(prompts, decoding=GREEDY, max_tokens=40, past="slide")
     for prompt, [each] in zip(prompts, found, strict=True):
@@ -259,7 +259,7 @@ def test_ids_go_on_as_they_do_in_transformers(tmp_path):
     transformers = pytest.importorskip("transformers")
     theirs = gpts.build(transformers)
     folder = gpts.save(theirs, tmp_path / "gpt")
-    ours = open_generator(folder, "cpu")
+    ours = open_generator(folder, device="cpu")
     prompts = [[7, 9, 5, 3], [2], [40, 20, 21, 22, 6, 8, 11, 3]]
     found = ours.generate_ids(prompts, max_tokens=25)
     for prompt, new in zip(prompts, found, strict=True):
@@ -338,12 +338,12 @@ def test_a_folder_of_ours_opens_as_it_was_saved(tmp_path):
     write_json(tmp_path / "config.json", about)
     write_weights(tmp_path, whole(made.model))
     made.tokenizer.save(tmp_path / "tokenizer.json")
-    opened = open_generator(tmp_path, "cpu")
+    opened = open_generator(tmp_path, device="cpu")
     assert (opened.longest, opened.begins, opened.precision) == (40, True, "float32")
     assert opened.generate("The cat", max_tokens=9) == made.generate("The cat", max_tokens=9)
     write_json(tmp_path / "config.json", {**about, "task": "translate"})
     with pytest.raises(FolderError, match="translate"):
-        open_generator(tmp_path, "cpu")
+        open_generator(tmp_path, device="cpu")
 
 
 def test_a_scripted_text_comes_out_whole_with_all_that_is_known_of_it():

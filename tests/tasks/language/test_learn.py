@@ -12,15 +12,16 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 from regard.config import ConfigError
+from regard.deploy.exchange import export_model, import_model
 from regard.hub import DecoderCheckpoint, write_folder
 from regard.models.decoder import Decoder
 from regard.models.shape import LanguageShape
 from regard.tasks import run
-from regard.tasks.exchange import bring_in, send_out
-from regard.tasks.folder import FolderError
-from regard.tasks.language.commands import evaluate
-from regard.tasks.language.start import built, is_language, open_language
-from regard.tasks.recipe import as_recipe
+from regard.tasks.base.folder import FolderError
+from regard.tasks.base.task import EvaluateOptions
+from regard.tasks.language import evaluate as measuring
+from regard.tasks.language.start import built, open_language
+from regard.tasks.registry import as_recipe, task_of
 from regard.text import DataError, Tokenizer, TokenizerConfig
 from regard.train.trainer import Outcome
 
@@ -28,6 +29,10 @@ pytestmark = pytest.mark.usefixtures("unchecked")
 
 RHYME = "one two three four\nfive six seven eight\n\nnine ten eleven twelve\n\n"
 TINY: dict[str, Any] = {"preset": "tiny", "d_model": 32, "heads": 2, "layers": 2, "d_ff": 64, "dropout": 0.0}
+
+
+def evaluate(folder: Path, files: list[Path], *, console: Console, **settings: Any) -> dict[str, Any]:
+    return measuring.evaluate(folder, EvaluateOptions(text=files, **settings), console)
 
 
 def recipe(folder: Path, **tables: dict[str, Any]) -> dict[str, Any]:
@@ -50,7 +55,7 @@ def recipe(folder: Path, **tables: dict[str, Any]) -> dict[str, Any]:
 
 def train(plain: Any, out: Path, **settings: Any) -> tuple[Outcome, str]:
     said = io.StringIO()
-    outcome = run.train(plain, out=out, device="cpu", console=Console(file=said, width=200), **settings)
+    outcome = run.fit(plain, out=out, device="cpu", console=Console(file=said, width=200), **settings)
     return outcome, said.getvalue()
 
 
@@ -68,7 +73,7 @@ def test_a_model_learns_a_rhyme_and_says_how_well(trained: Path) -> None:
     figures = json.loads((trained / "metrics.json").read_text())["valid"]
     assert figures["loss"] < 0.6  # chance is 3.3; the end of the text comes once, and unexpected
     assert figures.keys() == {"loss", "perplexity", "bits_per_byte", "word_perplexity"}
-    assert is_language(trained)
+    assert task_of(trained).name == "language"
     checkpoint = open_language(trained)
     assert checkpoint.longest == 32
     model = built(checkpoint, trained)
@@ -216,10 +221,19 @@ def test_a_missing_weight_is_told(trained: Path) -> None:
 
 def test_a_model_goes_out_to_transformers_and_comes_back(trained: Path, tmp_path: Path) -> None:
     said = io.StringIO()
-    send_out(trained, tmp_path / "hf", console=Console(file=said, width=200))
-    bring_in(tmp_path / "hf", tmp_path / "back", console=Console(file=said, width=200))
+    export_model(trained, tmp_path / "hf", console=Console(file=said, width=200))
+    import_model(tmp_path / "hf", tmp_path / "back", console=Console(file=said, width=200))
     assert "for regard generate" in said.getvalue()
     one, other = (load_file(folder / "model.safetensors") for folder in (trained, tmp_path / "back"))
     assert one.keys() == other.keys()
     assert all(torch.equal(one[name], other[name]) for name in one)
     assert open_language(tmp_path / "back").longest == 32
+
+
+@pytest.mark.parametrize("schedule", ["constant", "inverse_sqrt", "linear", "cosine"])
+def test_any_schedule_can_be_chosen_alone(schedule):
+    """What suits a cosine is not set for one that has no end."""
+    plain = {"task": "language", "data": {"train": "a"}, "optimizer": {"schedule": schedule}}
+    recipe = as_recipe(plain).completed(10, 10_000, cuda=False)
+    assert recipe.optimizer.schedule == schedule
+    assert recipe.optimizer.final == (0.1 if schedule in ("linear", "cosine") else 0.0)

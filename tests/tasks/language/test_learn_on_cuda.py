@@ -33,7 +33,7 @@ def test_captured_steps_are_the_steps_as_they_are_written(
             optimizer={"kind": kind},
             train={"steps": 12, "validate_every": 6, "log_every": 1, **how},
         )
-        run.train(plain, out=tmp_path / capture, device="cuda", console=Console(quiet=True))
+        run.fit(plain, out=tmp_path / capture, device="cuda", console=Console(quiet=True))
         lines = [json.loads(line) for line in (tmp_path / capture / "log.jsonl").read_text().splitlines()]
         return [line["loss"] for line in lines if "norm" in line]
 

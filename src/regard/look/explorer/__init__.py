@@ -1,1 +1,1 @@
-"""What the explorer's page is told about a model: questions with plain answers, ready for JSON."""
+"""What the explorer's page asks about a model: questions with plain answers, ready for JSON."""

@@ -3,22 +3,21 @@
     moved = 1 - cos(a, b) = |a - b|^2 / 2        for a and b of length 1
 
 The map is made of vectors of length 1, so that what lies apart on it has moved. Each layer has the plane in
-which its vectors differ most (PCA), turned so that its points lie as near as can be to those of the layer
+which its vectors differ most (PCA), rotated so that its points lie as near as can be to those of the layer
 above: they can be followed from layer to layer.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from regard.look.explorer.asking import TOKENS, Answer, Asked, Explorer, Question, Refused, check_text
+from regard.look.explorer.explorer import TOKENS, Answer, Call, Explorer, Refused, check_text
 from regard.look.plot_maps import Floats, project
-from regard.tasks.encoders.embedder import Embedder
-from regard.tasks.language.generator import Generator
-from regard.tasks.meaning.context import Moves, word_in_context
-from regard.tasks.meaning.vectors import normalised
-from regard.tasks.translator import Translator
+from regard.meaning.context import word_in_context
+from regard.tasks.base.reading import EncoderPredictor
+from regard.tasks.base.vectors import normalised
+from regard.tasks.embedding.embedder import Embedder
 
 MOST = 16
 """Sentences."""
@@ -48,20 +47,19 @@ def context_examples(explorer: Explorer) -> Answer:
 
 def context(explorer: Explorer, *, word: str, sentences: list[str]) -> Answer:
     """How a word moves between sentences, in each layer; 0 is the embedding."""
-    if isinstance(explorer.task, Translator | Generator):
+    if "context" not in explorer.views:
         raise Refused(f"a {explorer.kind} has no encoder of texts: words in context need one")
     check_text(word, "word")
     if len(sentences) > MOST:
-        raise Refused(f"{len(sentences)} sentences: at most {MOST} can be told apart here")
+        raise Refused(f"{len(sentences)} sentences: at most {MOST} can be distinguished here")
     check_text("\n".join(sentences), "sentence")
-    reader = explorer.task.reader
+    reader = cast(EncoderPredictor, explorer.task).reader
     most = min(TOKENS, reader.longest)
     for number, sentence in enumerate(sentences, start=1):
         if (tokens := len(explorer.tokenizer.encode(sentence, template="cls"))) > most:
             raise Refused(f"sentence {number} has {tokens:,} tokens: at most {most:,} are read here")
-    embedder = Embedder(reader)
-    moves = word_in_context(embedder, word, sentences)
-    points, shares = _map(_vectors(embedder, moves))
+    moves = word_in_context(Embedder(reader), word, sentences)
+    points, shares = _map(np.stack([normalised(each) for each in moves.vectors], axis=1))
     return {
         "word": moves.word,
         "spans": [list(span) for span in moves.spans],
@@ -72,17 +70,9 @@ def context(explorer: Explorer, *, word: str, sentences: list[str]) -> Answer:
     }
 
 
-def _vectors(embedder: Embedder, moves: Moves) -> Floats:
-    """[layers, sentences, d_model], of length 1; the mean where the tokenizer sees several words."""
-    found = []
-    for read, (start, end) in zip(embedder.words(moves.sentences), moves.spans, strict=True):
-        own = [place for place, (first, last) in enumerate(read.spans) if first < end and last > start]
-        found.append(normalised(read.vectors[:, own].mean(axis=1)))
-    return np.stack(found, axis=1)
-
-
 def _map(vectors: Floats) -> tuple[Floats, Floats]:
-    """Points [layers, sentences, 2], and how much of each layer's variance they show, 0 to 1."""
+    """Of vectors [layers, sentences, d_model] of length 1: points [layers, sentences, 2], and how much of
+    each layer's variance they show, 0 to 1."""
     wide = vectors.astype(np.float64)
     points = np.stack([project(layer).points for layer in wide])
     for layer in reversed(range(len(points) - 1)):
@@ -97,9 +87,9 @@ def _rounded(numbers: Floats) -> Any:
     return numbers.round(6).tolist()
 
 
-def asked(explorer: Explorer, text: str, second: str | None, to: str | None) -> Iterator[Asked]:
+def asked(explorer: Explorer, text: str, second: str | None, to: str | None) -> Iterator[Call]:
     """The examples, whatever the text; those that the model can read."""
-    if isinstance(explorer.task, Translator | Generator):
+    if "context" not in explorer.views:
         return
     yield "context_examples", {}
     for word, sentences in EXAMPLES.items():
@@ -111,4 +101,4 @@ def asked(explorer: Explorer, text: str, second: str | None, to: str | None) -> 
         yield "context", given
 
 
-QUESTIONS: dict[str, Question] = {"context_examples": context_examples, "context": context}
+QUESTIONS = {"context_examples": context_examples, "context": context}

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import Literal
 
-from regard.look.explorer.asking import Answer, Asked, Explorer, Question, Refused, check_text
-from regard.tasks.encoders.filler import MASK, Candidate, Filler
+from regard.look.explorer.explorer import Answer, Call, Explorer, check_text
+from regard.tasks.pretraining.filler import MASK, Candidate, Filler
 from regard.text import Tokenizer
 
 TOP = 10
@@ -20,17 +20,15 @@ def fill(explorer: Explorer, *, text: str, top: int = TOP) -> Answer:
     """The parts of a text, which make it up when they are joined; for each mask among them the likeliest
     words; and the text with the first of these put in. A text without masks is in parts only. [MASK] stands
     for the mask, however the tokenizer spells it."""
-    task = explorer.task
-    if not isinstance(task, Filler):
-        raise Refused(f"this {explorer.kind} fills no masks in: look at a masked language model")
+    task: Filler = explorer.require("fill", "fills no masks in: look at a masked language model")
     check_text(text)
     mask = str(explorer.tokenizer.specials.mask)
     own = text.replace(MASK, mask)
     found = parts(explorer.tokenizer, own)
-    answer: Answer = {"parts": [[part.replace(mask, MASK), kind] for part, kind in found], "masks": []}
-    answer["filled"] = text
+    plain = [[part.replace(mask, MASK), kind] for part, kind in found]
+    answer: Answer = {"parts": plain, "masks": [], "filled": text}
     if any(kind == "mask" for _, kind in found):
-        filled = task.fill(text, top=min(top, int(task._words.sum())))
+        filled = task.fill(text, top=min(top, int(task.words.sum())))
         answer["filled"] = filled.text
         ends = accumulate(len(part) for part, _ in found)
         masks = [end - len(part) for (part, kind), end in zip(found, ends, strict=True) if kind == "mask"]
@@ -80,9 +78,9 @@ def parts(tokenizer: Tokenizer, text: str) -> list[Part]:
     return found
 
 
-def asked(explorer: Explorer, text: str, second: str | None, to: str | None) -> Iterator[Asked]:
+def asked(explorer: Explorer, text: str, second: str | None, to: str | None) -> Iterator[Call]:
     """What the page may ask about one text: as it is, and with each of its words masked."""
-    if not isinstance(explorer.task, Filler):
+    if "fill" not in explorer.views:
         return
     yield "fill", {"text": text, "top": TOP}
     found = explorer.ask("fill", {"text": text, "top": TOP})["parts"]
@@ -92,4 +90,4 @@ def asked(explorer: Explorer, text: str, second: str | None, to: str | None) -> 
         yield "fill", {"text": masked, "top": TOP}
 
 
-QUESTIONS: dict[str, Question] = {"fill": fill}
+QUESTIONS = {"fill": fill}

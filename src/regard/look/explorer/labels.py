@@ -7,12 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.look.explorer.asking import Answer, Asked, Explorer, Question, Refused, floats, shares
+from regard.look.explorer.explorer import Answer, Call, Explorer, Refused, floats, shares
 from regard.look.texts import TracedText
 from regard.look.words import Tokens, merge_words
 from regard.models.heads import ClassifyHead
-from regard.tasks.encoders.classifier import Classifier
-from regard.tasks.encoders.tagger import Tagger, log_softmax
+from regard.tasks.classification.classifier import Classifier
+from regard.tasks.tagging.tagger import Tagger, log_softmax
 
 ONE = Tokens(("",), (None,), ())
 """A row that stands for whatever it was made of."""
@@ -21,11 +21,10 @@ ONE = Tokens(("",), (None,), ())
 def label(explorer: Explorer, *, text: str, second: str | None = None) -> Answer:
     """What a classifier says of a text or a pair, with the attention that led there; or the tags of all
     words."""
-    match explorer.task:
-        case Classifier():
-            return _classified(explorer, explorer.task, text, second)
-        case Tagger():
-            return _tagged(explorer, explorer.task, text)
+    if "label" in explorer.views:
+        return _classified(explorer, cast(Classifier, explorer.task), text, second)
+    if "tags" in explorer.views:
+        return _tagged(explorer, cast(Tagger, explorer.task), text)
     raise Refused(f"this {explorer.kind} gives no labels: look at a classifier or a tagger")
 
 
@@ -55,8 +54,7 @@ def _looks(task: Classifier, traced: TracedText) -> list[Answer]:
         return found
     kind = cast(ClassifyHead, task.reader.model.head).pool.kind
     of = {"first": "first", "pooler": "first", "last": "last"}.get(kind, "all")
-    layers = traced.trace.layers("encoder")
-    for layer in layers:
+    for layer in traced.trace.layers("encoder"):
         weights = traced.trace.weights("encoder", layer=layer).mean(dim=0)
         row = {"first": weights[:1], "last": weights[-1:]}.get(of, weights.mean(dim=0, keepdim=True))
         found.append({"name": f"layer {layer + 1}", "of": of, "weights": shares(_merged(row, traced))})
@@ -98,31 +96,27 @@ def _tagged(explorer: Explorer, task: Tagger, text: str) -> Answer:
 def word_attention(explorer: Explorer, *, text: str, word: int) -> Answer:
     """What the tokens of a word attend to, in each layer, mean over heads: weights of words and special
     tokens, as `label` lists them."""
-    task = explorer.task
-    if not isinstance(task, Tagger):
-        raise Refused(f"this {explorer.kind} tags no words: look at a tagger")
+    explorer.require("tags", "tags no words: look at a tagger")
     traced = explorer.traced(text)
     owners = [owner for owner, own in enumerate(traced.read.words) if own]
     if not 0 <= word < len(owners):
         raise Refused(f"word={word}, where words go from 0 to {len(owners) - 1}")
     own = [place for place, owner in enumerate(traced.read.owners) if owner == owners[word]]
-    rows = []
-    for layer in traced.trace.layers("encoder"):
-        weights = traced.trace.weights("encoder", layer=layer).mean(dim=0)
-        rows.append(_merged(weights[own].mean(dim=0, keepdim=True), traced))
+    layers = traced.trace.layers("encoder")
+    every = (traced.trace.weights("encoder", layer=layer).mean(dim=0) for layer in layers)
+    rows = [_merged(weights[own].mean(dim=0, keepdim=True), traced) for weights in every]
     return {"layers": len(rows), "weights": shares(torch.stack(rows))}
 
 
-def asked(explorer: Explorer, text: str, second: str | None, to: str | None) -> Iterator[Asked]:
+def asked(explorer: Explorer, text: str, second: str | None, to: str | None) -> Iterator[Call]:
     """What the page may ask about one text."""
-    match explorer.task:
-        case Classifier():
-            yield "label", {"text": text, "second": second}
-        case Tagger():
-            yield "label", {"text": text}
-            found = explorer.ask("label", {"text": text})
-            for word in range(len(found["words"]) if found["attends"] else 0):
-                yield "word_attention", {"text": text, "word": word}
+    if "label" in explorer.views:
+        yield "label", {"text": text, "second": second}
+    if "tags" in explorer.views:
+        yield "label", {"text": text}
+        found = explorer.ask("label", {"text": text})
+        for word in range(len(found["words"]) if found["attends"] else 0):
+            yield "word_attention", {"text": text, "word": word}
 
 
-QUESTIONS: dict[str, Question] = {"label": label, "word_attention": word_attention}
+QUESTIONS = {"label": label, "word_attention": word_attention}

@@ -9,7 +9,6 @@ Positions come in pages: a whole vocabulary is scored for each of them, in every
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -17,18 +16,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.look.explorer.asking import Answer, Asked, Explorer, Question, Refused, floats
+from regard.look.explorer.explorer import Answer, Call, Explorer, Refused, floats
 from regard.look.explorer.reading import sides
 from regard.look.kept import wide
 from regard.look.parts import Side, model_of
 from regard.look.passes import Run
 from regard.look.texts import TracedText
-from regard.models.headed import Headed
+from regard.models.heads import ClassifyHead, TagHead
 from regard.nn.stacks import Stack
-from regard.tasks.encoders.classifier import Classifier
-from regard.tasks.encoders.tagger import Tagger
-from regard.tasks.language.generator import Generator
-from regard.tasks.translator import Translator
+from regard.tasks.classification.data import Problem
 
 PAGE = 40
 """Positions of an answer."""
@@ -61,7 +57,7 @@ def layers(
     """The likeliest at each of some positions, in every layer, the embedding first. Where there is a right
     answer (the token that follows, or the token itself), its share and its rank, which counts from 1."""
     traced = explorer.traced(text, second, to)
-    able = lens_sides(explorer)
+    able = sorted(explorer.parts.sides)  # what the model predicts first
     side = able[0] if side is None else side
     if side not in able:
         raise Refused(f"there is no {side} in this model, only: {', '.join(able)}")
@@ -72,7 +68,7 @@ def layers(
     if not 0 <= start < count:
         raise Refused(f"start={start}, where positions go from 0 to {count - 1}")
     stop = min(start + PAGE, count)
-    with _evaluating(explorer), torch.no_grad():
+    with explorer.task.ready():
         every = [lens.score(x if one else x[start:stop], run) for x in states(run)]
     shares = torch.stack(every)  # [layers, positions, choices]
     best = shares.topk(min(lens.listed, shares.shape[-1]), dim=-1)
@@ -96,21 +92,6 @@ def layers(
     }
 
 
-def _evaluating(explorer: Explorer) -> AbstractContextManager[None]:
-    match explorer.task:
-        case Translator():
-            return explorer.task._ready()
-        case Generator():
-            return explorer.task._evaluating()
-        case _:
-            return explorer.task.reader._ready()
-
-
-def lens_sides(explorer: Explorer) -> list[Side]:
-    """Those whose layers can be asked; what the model predicts first."""
-    return ["decoder", "encoder"] if isinstance(explorer.task, Translator) else [*explorer.parts.sides]
-
-
 def lens_of(explorer: Explorer, side: Side) -> Lens:
     task, parts = explorer.task, explorer.parts
     model, token = model_of(task), lambda id: token_name(explorer, id)
@@ -118,11 +99,11 @@ def lens_of(explorer: Explorer, side: Side) -> Lens:
         return Lens("next", _softmax(explorer, side, parts.decoder.head), token, LISTED)
     if parts.masked is not None:
         return Lens("masked", _softmax(explorer, side, parts.masked), token, LISTED)
-    if isinstance(task, Tagger):
-        head = _softmax(explorer, side, cast(Headed, model).head)
-        return Lens("tags", head, lambda tag: task.labels[tag], LISTED)
-    if isinstance(task, Classifier):
-        return _classify_lens(explorer, task)
+    head, labels = getattr(model, "head", None), task.about().get("labels", [])
+    if isinstance(head, TagHead):
+        return Lens("tags", _softmax(explorer, side, head), lambda tag: labels[tag], LISTED)
+    if isinstance(head, ClassifyHead):
+        return _classify_lens(explorer, head, labels, task.about().get("problem", "single"))
     embeddings = parts.sides[side].embedding.tokens.weight.detach()
     directions = F.normalize(wide(embeddings), dim=-1)
     known = torch.zeros(len(directions), dtype=torch.bool)
@@ -135,22 +116,18 @@ def lens_of(explorer: Explorer, side: Side) -> Lens:
     return Lens("nearest", cosines, token, LISTED)
 
 
-def _classify_lens(explorer: Explorer, task: Classifier) -> Lens:
-    head = cast(Callable[..., Tensor], task.reader.model.head)
+def _classify_lens(explorer: Explorer, head: ClassifyHead, labels: list[str], problem: Problem) -> Lens:
     normed = _norm(explorer, "encoder")
     hows: dict[str, How] = {"single": "label", "multi": "several", "number": "number"}
 
     def score(x: Tensor, run: Run) -> Tensor:
         scores = wide(head(normed(x), run.layout))
-        match task.problem:
-            case "single":
-                return scores.softmax(dim=-1)
-            case "multi":
-                return scores.sigmoid()
-        return scores
+        if problem == "number":
+            return scores
+        return scores.softmax(dim=-1) if problem == "single" else scores.sigmoid()
 
-    name = (lambda _: "") if task.problem == "number" else (lambda number: task.labels[number])
-    return Lens(hows[task.problem], score, name, LABELS)
+    name = (lambda _: "") if problem == "number" else (lambda number: labels[number])
+    return Lens(hows[problem], score, name, LABELS)
 
 
 def _softmax(explorer: Explorer, side: Side, head: torch.nn.Module) -> Callable[[Tensor, Run], Tensor]:
@@ -177,7 +154,7 @@ def right_ids(explorer: Explorer, traced: TracedText, side: Side, how: How) -> l
     ids: list[int | None] = [*traced.trace.ids(side)]
     match how:
         case "next":
-            last = explorer.tokenizer.require("end") if isinstance(explorer.task, Translator) else None
+            last = None if explorer.parts.encoder is None else explorer.tokenizer.require("end")
             return [*ids[1:], last]
         case "masked" | "nearest":
             mask = explorer.tokenizer.ids.mask
@@ -205,13 +182,13 @@ def token_name(explorer: Explorer, id: int) -> str:
         return f"#{id}"
 
 
-def asked(explorer: Explorer, text: str, second: str | None, to: str | None) -> Iterator[Asked]:
+def asked(explorer: Explorer, text: str, second: str | None, to: str | None) -> Iterator[Call]:
     """What the page may ask about one text."""
-    for side in lens_sides(explorer):
+    for side in sorted(explorer.parts.sides):
         given = {"text": text, "second": second, "to": to, "side": side, "start": 0}
         count = explorer.ask("layers", given)["count"]
         for start in range(0, count, PAGE):
             yield "layers", {**given, "start": start}
 
 
-QUESTIONS: dict[str, Question] = {"layers": layers}
+QUESTIONS = {"layers": layers}

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 
 import torch
 
-from regard.look.explorer.asking import Answer, Asked, Explorer, Question, Refused, floats
+from regard.look.explorer.explorer import Answer, Call, Explorer, Refused, floats
 from regard.look.parts import Side
 from regard.look.plot_positions import LENGTH, Biases, positions_of
 from regard.models.decoder import Decoder
 from regard.models.encoder import Encoder
+from regard.nn.positions import RotaryPositions
 from regard.nn.stacks import Stack
 
 MOST = 512
@@ -47,16 +48,12 @@ def positions(explorer: Explorer, *, side: Side, length: int | None = None) -> A
             "values": floats(torch.from_numpy(found.values)),
         }
     rotary = part.body.each[0].attention.rotary if isinstance(part.body, Stack) else None
-    if rotary is not None:
+    if isinstance(rotary, RotaryPositions):
         # not in 16 bits, as a saved page has its tables: at far positions the angles would be others
         turns = rotary.frequencies.tolist()
         return {**about, "has": "angles", "frequencies": turns, "stretch": rotary.stretch}
-    return {
-        **about,
-        "has": "rows",
-        "width": found.rows.shape[1],
-        "rows": floats(torch.from_numpy(found.rows)),
-    }
+    rows = floats(torch.from_numpy(found.rows))
+    return {**about, "has": "rows", "width": found.rows.shape[1], "rows": rows}
 
 
 def _why_not(part: Encoder | Decoder) -> str:
@@ -73,10 +70,10 @@ def _counted_from_1(name: str) -> str:
     return re.sub(r"\d+", lambda number: str(int(number[0]) + 1), name)
 
 
-def asked(explorer: Explorer, text: str, second: str | None, to: str | None) -> Iterator[Asked]:
+def asked(explorer: Explorer, text: str, second: str | None, to: str | None) -> Iterator[Call]:
     """What the page asks of any model, whatever the text."""
     for side in explorer.parts.sides:
         yield "positions", {"side": side}
 
 
-QUESTIONS: dict[str, Question] = {"positions": positions}
+QUESTIONS = {"positions": positions}

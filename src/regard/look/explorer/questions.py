@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from regard.look.explorer import (
+    completion,
     context,
     filling,
-    going_on,
     labels,
     layers,
     positions,
@@ -13,16 +13,14 @@ from regard.look.explorer import (
     tour,
     translation,
 )
-from regard.look.explorer.asking import Asked, Explorer, Question
+from regard.look.explorer.explorer import Call, Explorer, Question
 
-PARTS = (reading, translation, layers, positions, context, filling, going_on, labels, tour)
+PARTS = (reading, translation, layers, positions, completion, context, filling, labels, tour)
 
 QUESTIONS: dict[str, Question] = {name: answer for part in PARTS for name, answer in part.QUESTIONS.items()}
 
 
-def script(
-    explorer: Explorer, text: str, second: str | None = None, to: str | None = None
-) -> Iterator[Asked]:
+def script(explorer: Explorer, text: str, second: str | None = None, to: str | None = None) -> Iterator[Call]:
     """What the page may ask about one text."""
     for part in PARTS:
         yield from part.asked(explorer, text, second, to)

@@ -4,24 +4,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
-from regard.look.explorer.asking import (
-    CHARACTERS,
-    Answer,
-    Asked,
-    Explorer,
-    Question,
-    Refused,
-    bytes_of,
-    floats,
-    shares,
-    small,
-)
-from regard.look.kept import Attended
-from regard.look.parts import SIDES, Place, head_count, model_of, resolved
+from regard.look.explorer.explorer import CHARACTERS, Answer, Call, Explorer, Refused, floats, shares, spelled
+from regard.look.parts import Place, head_count, model_of
 from regard.look.texts import TracedText
 from regard.look.words import Tokens
-from regard.tasks.translator import Translator
+from regard.nn.attention import DotScore
 
 THUMB = 32
 """Rows and columns of a head's small picture, at most."""
@@ -43,7 +33,9 @@ def about(explorer: Explorer) -> Answer:
             place: {"layers": len(layers), "heads": [head_count(each) for each in layers]}
             for place, layers in parts.attentions.items()
         },
-        "languages": list(task.languages) if isinstance(task, Translator) else [],
+        "languages": task.about().get("languages", []),
+        "views": list(explorer.views),
+        "sides": [*parts.sides],
         "predicts": parts.decoder is not None or parts.masked is not None,
         "characters": CHARACTERS,
     }
@@ -89,10 +81,13 @@ def neuron(
     is seen by query i where i - before <= j <= i + after, counted from the end where there are more keys."""
     seen = explorer.traced(text, second, to).trace
     queries, keys = (ask(place, layer=layer, head=head).contiguous() for ask in (seen.queries, seen.keys))
-    found = attended(explorer.traced(text, second, to), place, layer)
+    found = seen.shown.attended(place, layer)
+    if not isinstance(found.score, DotScore | None):
+        raise Refused("this model has a score of its own, which this view does not spell out: see Heads")
+    scale = found.scale if found.score is None else found.score.scale
+    scale = queries.shape[1] ** -0.5 if scale is None else scale
     bias = None
     if found.bias is not None:
-        scale = queries.shape[1] ** -0.5 if found.scale is None else found.scale
         bias = seen.scores(place, layer=layer, head=head) - scale * (queries @ keys.T)
     if found.mask.chosen is not None:
         raise Refused("this layer hides keys one by one, which this view does not know")
@@ -100,18 +95,12 @@ def neuron(
         "size": queries.shape[1],
         "queries": floats(queries),
         "keys": floats(keys),
-        "scale": found.scale if found.scale is not None else queries.shape[1] ** -0.5,
+        "scale": scale,
         "direction": None if found.direction is None else floats(found.direction),
         "bias": None if bias is None else floats(bias),
         "before": found.mask.before,
         "after": found.mask.after,
     }
-
-
-def attended(traced: TracedText, place: Place, layer: int) -> Attended:
-    shown = traced.trace.shown
-    number = resolved(layer, shown.attending[place], f"layer of {place}:")
-    return shown.runs[SIDES[place]].attended[place, number]
 
 
 def sides(traced: TracedText) -> dict[str, Tokens]:
@@ -136,28 +125,26 @@ def plain_tokens(own: Tokens) -> dict[str, Any]:
     }
 
 
-ROWS: dict[Place, str] = {"encoder": "encoder", "decoder": "decoder", "cross": "written", "pool": "pool"}
-COLUMNS: dict[Place, str] = {
-    "encoder": "encoder",
-    "decoder": "decoder",
-    "cross": "encoder",
-    "pool": "encoder",
-}
-
-
 def _thumbs(traced: TracedText, place: Place) -> Answer:
     layers = traced.trace.layers(place)
-    each = [small(traced.trace.weights(place, layer=layer), THUMB) for layer in layers]
+    each = [_small(traced.trace.weights(place, layer=layer)) for layer in layers]
+    every = torch.cat(each).clamp(0, 1) * 255 + 0.5  # cut off to 8 bits, so it rounds
     return {
-        "queries": ROWS[place],
-        "keys": COLUMNS[place],
+        "queries": "written" if place == "cross" else place,
+        "keys": "decoder" if place == "decoder" else "encoder",
         "heads": [len(layer) for layer in each],
         "size": list(each[0].shape[1:]),
-        "thumbs": bytes_of(torch.cat(each)),
+        "thumbs": spelled(every.cpu().numpy().astype("u1")),
     }
 
 
-def asked(explorer: Explorer, text: str, second: str | None, to: str | None) -> Iterator[Asked]:
+def _small(weights: Tensor) -> Tensor:
+    """[heads, rows, columns] in at most THUMB of either: the largest of each field."""
+    rows, columns = (min(THUMB, size) for size in weights.shape[-2:])
+    return F.adaptive_max_pool2d(weights, (rows, columns))
+
+
+def asked(explorer: Explorer, text: str, second: str | None, to: str | None) -> Iterator[Call]:
     """What the page may ask about one text."""
     given = {"text": text, "second": second, "to": to}
     yield "read", given
@@ -168,4 +155,4 @@ def asked(explorer: Explorer, text: str, second: str | None, to: str | None) -> 
                 yield "neuron", {**given, "place": place, "layer": layer, "head": head}
 
 
-QUESTIONS: dict[str, Question] = {"about": about, "read": read, "head": head, "neuron": neuron}
+QUESTIONS = {"about": about, "read": read, "head": head, "neuron": neuron}

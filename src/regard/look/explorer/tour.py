@@ -14,17 +14,20 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from regard.look.explorer.asking import Answer, Asked, Explorer, Question, Refused, floats
+from regard.look.explorer.explorer import Answer, Call, Explorer, Refused, floats
 from regard.look.explorer.reading import plain_tokens, sides
 from regard.look.parts import Side
 from regard.look.texts import TracedText
+from regard.look.words import Tokens
 from regard.models.decoder import Decoder
 from regard.models.encoder import Encoder
+from regard.models.heads import ClassifyHead, EmbedHead, TagHead
+from regard.nn.attention import AdditiveScore, DotScore
 from regard.nn.layers import TransformerLayer, activate
 from regard.nn.stacks import Stack
-from regard.tasks.encoders.classifier import Classifier
-from regard.tasks.encoders.embedder import Embedder
-from regard.tasks.encoders.tagger import Tagger
+from regard.tasks.classification.classifier import Classifier
+from regard.tasks.embedding.embedder import Embedder
+from regard.tasks.tagging.tagger import Tagger
 
 TOP = 6
 
@@ -70,14 +73,19 @@ class _Guide:
     steps: list[Answer] = field(default_factory=list)
 
     @property
+    def own(self) -> Tokens:
+        """What is read on the way."""
+        return sides(self.traced)[self.side]
+
+    @property
     def name(self) -> str:
-        return sides(self.traced)[self.side].tokens[self.token]
+        return self.own.tokens[self.token]
 
     def step(self, title: str, says: str, equation: str, *shows: Answer) -> None:
         self.steps.append({"title": title, "says": says, "equation": equation, "shows": list(shows)})
 
     def read(self) -> None:
-        own = sides(self.traced)[self.side]
+        own = self.own
         ids = self.traced.trace.ids(self.side)
         self.step(
             "Text becomes tokens",
@@ -101,9 +109,8 @@ class _Guide:
             place = embedding.positions(positions, self.token + 1, torch.float32)[self.token].detach()
             shows.append(vector(f"p[{self.token}]", place))
             terms += " + p[position]"
-            says += (
-                f"The {config.positions.kind} position {self.token} is added, for attention sees no order. "
-            )
+            kind = config.positions.kind
+            says += f"The {kind} position {self.token} is added, for attention sees no order. "
         elif config.positions.kind != "none":
             says += f"Its place comes in later: {config.positions.kind} positions work inside attention. "
         if embedding.segments is not None:
@@ -131,18 +138,16 @@ class _Guide:
             vector("v", v[self.token]),
         )
         scores = seen.scores(place, layer=0, head=head)[self.token]
-        row, names = weights[head, self.token], sides(self.traced)[place].tokens
-        best = row.topk(min(TOP, len(row))).indices.tolist()
+        row = weights[head, self.token]
+        rows = [(self.own.tokens[j], share, f"score {scores[j]:.3f}") for j, share in largest(row)]
         self.step(
             "Scores become weights",
-            f"The query of “{self.name}” is multiplied with the key of every token it may see: a score each. "
+            f"The query of “{self.name}” is compared with the key of every token it may see: a score each. "
             "The softmax makes them positive, and their sum 1. These are the attention weights that the "
             f"view Heads shows (layer 1, head {head + 1}).",
-            f"score = q · k / √{len(q)}      weight = exp(score) / Σ exp(score)",
-            bars(
-                "the heaviest",
-                [(names[j], float(row[j]), f"score {scores[j]:.3f}") for j in best],
-            ),
+            f"score = {_score(seen.shown.attended(place, 0).score, len(q))}      "
+            "weight = exp(score) / Σ exp(score)",
+            bars("the heaviest", rows),
         )
         self.step(
             "A weighted sum of values",
@@ -157,7 +162,7 @@ class _Guide:
         kept: dict[str, Tensor] = {}
 
         def keep(name: str) -> Any:
-            return lambda _part, _args, found: kept.__setitem__(name, found.detach().clone())
+            return lambda _part, _args, found: kept.__setitem__(name, found.detach())
 
         ahead = layer.attention_residual if layer.cross_residual is None else layer.cross_residual
         with ExitStack() as until:
@@ -166,7 +171,7 @@ class _Guide:
                 until.callback(part.register_forward_hook(keep(name)).remove)
             self.explorer.run(text, second, to, ("inputs",))
         between = kept["between"][self.token]
-        inner = activate(kept["inner"][self.token : self.token + 1].clone(), layer.feed_forward.activation)[0]
+        inner = activate(kept["inner"][self.token : self.token + 1], layer.feed_forward.activation)[0]
         place = layer.attention_residual.place
         norm = "The sum is normalised. " if place == "post" else "Its input was normalised before. "
         self.step(
@@ -203,14 +208,12 @@ class _Guide:
         )
 
     def recur(self) -> None:
-        seen = self.traced.trace
-        states = seen.stream(self.side)
         self.step(
             "One token after the other",
             "A recurrent layer reads the tokens in order and carries a state from each to the next. This is "
             f"the state at “{self.name}”.",
             "h_t = RNN(x_t, h_(t-1))",
-            vector("h", states[self.token]),
+            vector("h", self.traced.trace.stream(self.side)[self.token]),
         )
 
     def decode(self) -> None:
@@ -220,13 +223,12 @@ class _Guide:
         before = cast(Any, self.traced.target).tokens[: step + 1]
         if "cross" in seen.places:
             weights = seen.weights("cross").mean(dim=0)[step]
-            best = weights.topk(min(TOP, len(weights))).indices.tolist()
             self.step(
                 "The decoder looks back at the source",
                 f"The translation is written token by token. So far: {' '.join(before)}. Its queries meet "
                 "the keys of the source, as above; here in the last layer, the mean of its heads.",
-                "weight = softmax(q_target · k_source / √d)",
-                bars("looks at", [(self.traced.read.tokens[j], float(weights[j]), "") for j in best]),
+                "weight = softmax(score(q_target, k_source))",
+                bars("looks at", [(self.traced.read.tokens[j], share, "") for j, share in largest(weights)]),
             )
         chances = seen.logits("decoder")[step].softmax(dim=-1)
         self.step(
@@ -239,9 +241,9 @@ class _Guide:
 
     def end(self, text: str, second: str | None) -> None:
         task, seen = self.explorer.task, self.traced.trace
-        match task:
-            case Classifier():
-                found = task.classify(text, second or None)
+        match getattr(task.model, "head", None):
+            case ClassifyHead():
+                found = cast(Classifier, task).classify(text, second or None)
                 rows = [(name, share, "") for name, share in [*found.probabilities.items()][:TOP]]
                 self.step(
                     "The sentence gets a label",
@@ -249,30 +251,25 @@ class _Guide:
                     "p = softmax(W pool(x) + b)" if rows else "y = W pool(x) + b",
                     bars("labels", rows or [("value", found.value, "")]),
                 )
-            case Tagger():
+            case TagHead() as head:
+                labels = cast(Tagger, task).labels
                 states = seen.stream("encoder")[self.token]
-                head = cast(nn.Module, task.reader.model.head)
                 chances = head(states.unsqueeze(0))[0].detach().float().softmax(dim=-1)
-                best = chances.topk(min(TOP, len(chances)))
-                rows = [
-                    (task.labels[i], float(p), "")
-                    for i, p in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-                ]
                 self.step(
                     "Every token gets a tag",
                     f"A last matrix scores each tag for “{self.name}”.",
                     "p = softmax(W x + b)",
-                    bars("tags", rows),
+                    bars("tags", [(labels[j], share, "") for j, share in largest(chances)]),
                 )
-            case Embedder():
+            case EmbedHead():
                 self.step(
                     "The sentence in one vector",
                     "The tokens' vectors are pooled into one. Sentences that mean alike get vectors that "
                     "point alike.",
                     "s = pool(x₁ … x_n)",
-                    vector("s", torch.from_numpy(task.embed(text))),
+                    vector("s", torch.from_numpy(cast(Embedder, task).embed(text))),
                 )
-            case _ if self.traced.target is None:
+            case _ if self.traced.target is None and "logits" in self.traced.trace.shown.what:
                 chances = seen.logits(self.side)[self.token].softmax(dim=-1)
                 after = "comes next" if self.side == "decoder" else "stands here"
                 self.step(
@@ -284,13 +281,26 @@ class _Guide:
                 )
 
     def _likeliest(self, chances: Tensor) -> list[tuple[str, float, str]]:
-        best = chances.topk(min(TOP, len(chances)))
         tokenizer = self.explorer.tokenizer
-        return [
-            (tokenizer.token(id), float(chance), "")
-            for id, chance in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-            if id < len(tokenizer)
-        ]
+        return [(tokenizer.token(id), share, "") for id, share in largest(chances) if id < len(tokenizer)]
+
+
+def largest(shares: Tensor) -> list[tuple[int, float]]:
+    """The places of the few largest, and what they are."""
+    best = shares.topk(min(TOP, len(shares)))
+    return [*zip(best.indices.tolist(), best.values.tolist(), strict=True)]
+
+
+def _score(own: nn.Module | None, width: int) -> str:
+    """As an equation writes it."""
+    match own:
+        case None:
+            return f"q · k / √{width}"
+        case DotScore():
+            return "q · k"
+        case AdditiveScore():
+            return "v · tanh(W_q q + W_k k)"
+    return "s(q, k), the model's own"
 
 
 def vector(name: str, values: Tensor) -> Answer:
@@ -299,16 +309,13 @@ def vector(name: str, values: Tensor) -> Answer:
 
 def bars(name: str, rows: list[tuple[str, float, str]]) -> Answer:
     """Rows of a name, a number and a remark."""
-    return {
-        "kind": "bars",
-        "name": name,
-        "rows": [{"name": own, "value": value, "remark": remark} for own, value, remark in rows],
-    }
+    plain = [{"name": own, "value": value, "remark": remark} for own, value, remark in rows]
+    return {"kind": "bars", "name": name, "rows": plain}
 
 
-def asked(explorer: Explorer, text: str, second: str | None, to: str | None) -> Iterator[Asked]:
+def asked(explorer: Explorer, text: str, second: str | None, to: str | None) -> Iterator[Call]:
     """What the page may ask about one text; of a saved page, one token."""
     yield "tour", {"text": text, "second": second, "to": to}
 
 
-QUESTIONS: dict[str, Question] = {"tour": tour}
+QUESTIONS = {"tour": tour}

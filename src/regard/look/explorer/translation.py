@@ -14,11 +14,11 @@ from torch import Tensor
 from regard.data.packing import pack
 from regard.decode import Hypothesis
 from regard.decode.beam import BeamStep, watched
-from regard.look.explorer.asking import Answer, Asked, Explorer, Question, Refused, check_text, shares
+from regard.look.explorer.explorer import Answer, Call, Explorer, Refused, check_text, shares
 from regard.look.words import Tokens, merge_words
-from regard.tasks.alignment import check_attention
-from regard.tasks.pieces import Piece, number_tasks
-from regard.tasks.translator import Translator, encode_sources
+from regard.tasks.translation.alignment import check_attention
+from regard.tasks.translation.pieces import Piece, encode_sources, number_sources
+from regard.tasks.translation.translator import Translator
 from regard.text import Tokenizer
 
 WIDEST = 8
@@ -38,15 +38,15 @@ def translate(
     """The translation that a beam search finds, its words with what they were read from, the runners-up, and
     the search as a tree. `prefix` is what it must begin with, in ids; unless a beam is given, it is the
     translator's own."""
-    wish = Wish.of(explorer, text, to, beam, prefix)
+    asked = Search.of(explorer, text, to, beam, prefix)
     with watched() as searches:
-        [hypotheses] = wish.search([wish.piece.prefix])
-    tokenizer, ids, forced = wish.translator.tokenizer, hypotheses[0].ids, len(wish.piece.prefix)
-    each_step = wish.scores(ids)[range(len(ids)), [*ids]].tolist()
+        [hypotheses] = asked.search([asked.piece.prefix])
+    tokenizer, ids, forced = asked.translator.tokenizer, hypotheses[0].ids, len(asked.piece.prefix)
+    each_step = asked.scores(ids)[range(len(ids)), [*ids]].tolist()
     before = math.fsum(each_step[:forced])
-    read = Words.of(Tokens.of(tokenizer.encode(wish.piece.source), wish.piece.source), wish.piece.source)
+    read = Words.of(Tokens.of(tokenizer.encode(asked.piece.source), asked.piece.source), asked.piece.source)
     written = Words.written(tokenizer, ids)
-    known = [id != tokenizer.ids.unknown for id in tokenizer.encode(wish.piece.source).ids]
+    known = [id != tokenizer.ids.unknown for id in tokenizer.encode(asked.piece.source).ids]
     best = [
         {
             "text": tokenizer.decode(each.ids).strip(),
@@ -57,7 +57,7 @@ def translate(
         for each in hypotheses
     ]
     return {
-        "beam": wish.beam,
+        "beam": asked.beam,
         "forced": forced,
         "best": best,
         "source": read.plain(lambda places: {"known": all(known[place] for place in places)}),
@@ -67,7 +67,7 @@ def translate(
                 "chosen": forced - 1 in places,
             }
         ),
-        "alignment": wish.alignment(ids, written, read),
+        "alignment": asked.alignment(ids, written, read),
         "tree": tree(tokenizer, hypotheses, searches[0], each_step[:forced]),
     }
 
@@ -83,42 +83,34 @@ def alternatives(
 ) -> Answer:
     """Other ways to begin a word of the translation, given what stands before it: how likely each first
     token is, and what the whole becomes with it. `translate` takes the `prefix` of each."""
-    wish = Wish.of(explorer, text, to, beam, prefix)
-    [[hypothesis, *_]] = wish.search([wish.piece.prefix])
-    tokenizer, ids = wish.translator.tokenizer, hypothesis.ids
+    asked = Search.of(explorer, text, to, beam, prefix)
+    [[hypothesis, *_]] = asked.search([asked.piece.prefix])
+    tokenizer, ids = asked.translator.tokenizer, hypothesis.ids
     words = Words.written(tokenizer, ids).each
     if not 0 <= word < len(words):
         raise Refused(f"word={word}: the translation has {len(words)} words, counted from 0")
     place = words[word].places[0]
-    likely = wish.scores(ids)[place]
+    likely = asked.scores(ids)[place]
     chosen = float(likely[ids[place]])
-    likely[[*wish.translator._never, tokenizer.require("end"), ids[place]]] = -math.inf
+    likely[[*asked.translator.never_written, tokenizer.require("end"), ids[place]]] = -math.inf
     values, tried = (each.tolist() for each in likely.topk(min(2 * OTHERS, len(likely))))
     begun = [[*ids[:place], id] for value, id in zip(values, tried, strict=True) if value > -math.inf]
     others: list[Answer] = []
     texts = {tokenizer.decode(ids).strip()}
-    for beginning, [found, *_] in zip(begun, wish.search(begun), strict=True):
+    for beginning, [found, *_] in zip(begun, asked.search(begun), strict=True):
         whole = Words.written(tokenizer, found.ids)
         own = whole.holding(place)
         if whole.text in texts or own is None or len(others) == OTHERS:
             continue
         texts.add(whole.text)
-        before, name, after = whole.around(own)
-        others.append(
-            {
-                "before": before,
-                "word": name,
-                "after": after,
-                "probability": math.exp(float(likely[beginning[-1]])),
-                "finished": found.finished,
-                "prefix": beginning,
-            }
-        )
+        chance = math.exp(float(likely[beginning[-1]]))
+        more = {"probability": chance, "finished": found.finished, "prefix": beginning}
+        others.append({**whole.around(own), **more})
     return {"word": words[word].name, "probability": math.exp(chosen), "others": others}
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Search:
     """A text as the translator takes it, and how it is searched."""
 
     translator: Translator
@@ -129,27 +121,25 @@ class Wish:
     @classmethod
     def of(
         cls, explorer: Explorer, text: str, to: str | None, beam: int | None, prefix: Sequence[int] | None
-    ) -> "Wish":
-        translator = explorer.task
-        if not isinstance(translator, Translator):
-            raise Refused(f"this {explorer.kind} does not translate: look at a translator")
+    ) -> "Search":
+        translator: Translator = explorer.require("translate", "does not translate: look at a translator")
         check_text(text)
         wide = min(translator.decoding.beam, WIDEST) if beam is None else beam
         if not 1 <= wide <= WIDEST:
             raise Refused(f"beam={beam}: choose from 1 to {WIDEST}")
-        languages = translator._languages(to, 1)
+        languages = translator.languages_of(to, 1)
         [ids] = encode_sources(translator.tokenizer, [text.strip()], languages)
         if len(ids) > translator.longest:
             raise Refused(
                 f"the text has {len(ids):,} tokens with its marks, but the model was trained on "
                 f"{translator.longest:,} at most: translate it sentence by sentence"
             )
-        tasks = number_tasks([text], languages, [""], None, 1)
-        pieces = translator._plan(tasks, translator._wish(None, (), "error", False, None))
+        sources = number_sources([text], languages, [""], None, 1)
+        pieces = translator.plan(sources, translator.options(too_long="error"))
         if not pieces:
             raise Refused("the model's tokenizer finds nothing to read in this text")
         forced = [*(prefix or ())]
-        allowed = set(translator.tokenizer.vocabulary.values()) - {*translator._never, translator._end}
+        allowed = set(translator.tokenizer.vocabulary.values()) - {*translator.never_written, translator.end}
         if unknown := [id for id in forced if id not in allowed]:
             raise Refused(f"prefix has {unknown[0]}, which is no token that is written")
         return cls(translator, replace(pieces[0], prefix=forced), wide)
@@ -158,20 +148,20 @@ class Wish:
         """As the translator decodes, but by a beam, with all that it finds."""
         translator = self.translator
         decoding = replace(translator.decoding, method="beam", beam=self.beam, n_best=self.beam)
-        wish = translator._wish(decoding, (), "error", False, None)
-        pieces = [replace(self.piece, prefix=[*each]) for each in prefixes]
-        most = translator._maximum(replace(self.piece, prefix=[]), decoding)
+        options = translator.options(decoding, too_long="error")
+        pieces = [translator.limited(replace(self.piece, prefix=[*each]), decoding) for each in prefixes]
+        most = translator.limited(replace(self.piece, prefix=[]), decoding).maximum
         if any(len(piece.prefix) >= most for piece in pieces):
             raise Refused(f"the translation may have {most} tokens, and all of them are given already")
-        with translator._ready():
-            return [found.hypotheses for found in translator._decode(pieces, wish)]
+        with translator.ready():
+            return [found.hypotheses for found in translator.decode(pieces, options)]
 
     def scores(self, ids: Sequence[int]) -> Tensor:
         """[tokens + 1, vocabulary]: the log-probabilities at each token of a translation, and of its end."""
         translator = self.translator
         source = pack([self.piece.ids]).to(translator.device)
-        target = pack([[translator._start, *ids]]).to(translator.device)
-        with translator._ready():
+        target = pack([[translator.start, *ids]]).to(translator.device)
+        with translator.ready():
             states = translator.model(source.ids, source.layout, target.ids, target.layout)
             return translator.model.decoder.head(states).double().log_softmax(dim=1).cpu()
 
@@ -184,8 +174,8 @@ class Wish:
             return None
         if not (written.each and read.each):
             return shares(torch.zeros(0))
-        with self.translator._ready():
-            [weights] = self.translator._weights([self.piece.ids], [[*ids]], None)
+        with self.translator.ready():
+            [weights] = self.translator.attention([self.piece.ids], [[*ids]])
         found = merge_words(torch.from_numpy(weights), written.tokens, read.tokens, specials="spread")
         return shares(found.weights)
 
@@ -232,11 +222,11 @@ class Words:
         """The number of the word that a token is part of."""
         return next((number for number, each in enumerate(self.each) if place in each.places), None)
 
-    def around(self, number: int) -> tuple[str, str, str]:
+    def around(self, number: int) -> Answer:
         """What stands before a word, the word, and what comes after it."""
         before = "".join(each.gap + each.name for each in self.each[:number]) + self.each[number].gap
         name = self.each[number].name
-        return before, name, self.text[len(before) + len(name) :]
+        return {"before": before, "word": name, "after": self.text[len(before) + len(name) :]}
 
     def plain(self, more: Callable[[tuple[int, ...]], Answer]) -> Answer:
         """With what there is to say about the tokens of each."""
@@ -293,9 +283,9 @@ def _spell(tokenizer: Tokenizer, nodes: Sequence[Answer], paths: Sequence[tuple[
         node["token"] = "" if node["end"] else added or tokenizer.token(path[-1])
 
 
-def asked(explorer: Explorer, text: str, second: str | None, to: str | None) -> Iterator[Asked]:
+def asked(explorer: Explorer, text: str, second: str | None, to: str | None) -> Iterator[Call]:
     """What the page may ask about one text: its translation, and one other way at any of its words."""
-    if not isinstance(explorer.task, Translator):
+    if "translate" not in explorer.views:
         return
     given = {"text": text, "to": to}
     yield "translate", given
@@ -309,4 +299,4 @@ def asked(explorer: Explorer, text: str, second: str | None, to: str | None) -> 
             yield "translate", {**given, "prefix": other["prefix"]}
 
 
-QUESTIONS: dict[str, Question] = {"translate": translate, "alternatives": alternatives}
+QUESTIONS = {"translate": translate, "alternatives": alternatives}

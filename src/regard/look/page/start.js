@@ -54,9 +54,9 @@ async function start() {
   document.getElementById('about').textContent = `${about.name}: ${about.kind}, ${size} parameters`;
   document.title = `${about.name} · regard`;
 
-  const wish = matchMedia('(prefers-color-scheme: dark)');
-  dark(wish.matches);
-  wish.addEventListener('change', () => { dark(wish.matches); redraw(); });
+  const preferred = matchMedia('(prefers-color-scheme: dark)');
+  dark(preferred.matches);
+  preferred.addEventListener('change', () => { dark(preferred.matches); redraw(); });
   document.getElementById('theme').addEventListener('click', () => { dark(!isDark()); redraw(); });
 
   const tabs = document.getElementById('tabs');

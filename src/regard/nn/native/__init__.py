@@ -4,18 +4,28 @@ needed, for the processor at hand, and keeps it where programs keep such things 
     attention.c     attention of packed or cached tokens
     linear.c        a linear layer in float32, and in 8 bits on processors with AVX-512 VNNI
     vectors.h       what both share
+    threads.h       torch's own threads
+    structs.py      what C is given
 
-They are for inference. Where there is no compiler `library` is None, and torch does the same work:
-tests/nn/native holds the two equal.
+They are for inference, on Linux, on x86-64 processors with AVX2, by gcc or clang. Anywhere else `library` is
+None, and torch does the same work: tests/nn/native holds the two equal.
+
+    REGARD_NATIVE=0     no C: torch does the work
+    CC="ccache gcc"     the compiler, with its first arguments; else cc
+
+What the compiler could not make is not tried again until it, the sources or the processor change: its message
+is kept beside the libraries.
 """
 
 import ctypes
 import hashlib
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import tempfile
+import time
 import warnings
 from contextlib import suppress
 from functools import cache
@@ -23,13 +33,23 @@ from pathlib import Path
 
 import torch
 
-SOURCES = tuple(Path(__file__).with_name(name) for name in ("attention.c", "linear.c", "vectors.h"))
+from regard.nn.native.structs import check
+
+SOURCES = tuple(
+    Path(__file__).with_name(name) for name in ("attention.c", "linear.c", "threads.h", "vectors.h")
+)
 FLAGS = (
-    "-O3", "-march=native", "-mprefer-vector-width=512", "-fno-math-errno", "-fno-trapping-math",
-    "-fopenmp", "-shared", "-fPIC",
+    "-O3", "-march=native", "-mprefer-vector-width=512", "-ffp-contract=fast", "-fno-math-errno",
+    "-fno-trapping-math", "-shared", "-fPIC",
 )  # fmt: skip
+LIBRARIES = ("-lm", "-lgomp")
 NEEDED = {"avx2", "fma", "f16c"}
 """What a processor must be able to do."""
+LONGEST = 120
+"""Seconds that a compiler may take."""
+OLD = 24 * 60 * 60
+"""Seconds after which a library may go when another is made. Other versions of regard may be in use beside
+this one: what one of them has just made, or is making, stays."""
 
 
 class NativeWarning(UserWarning):
@@ -38,34 +58,68 @@ class NativeWarning(UserWarning):
 
 @cache
 def library() -> ctypes.CDLL | None:
-    compiler = shutil.which(os.environ.get("CC") or "cc")
-    if compiler is None or NEEDED - _processor():
+    if not _wanted() or NEEDED - _processor():
         return None
     try:
-        path = _place(compiler)
-        with suppress(OSError):  # not there yet, or broken
-            return ctypes.CDLL(str(path))
-        _make(compiler, path)
-        return ctypes.CDLL(str(path))
-    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
-        why = getattr(error, "stderr", None) or error
+        compiler = _compiler()
+        made = None if compiler is None else _load(compiler)
+    except (OSError, RuntimeError) as error:
         warnings.warn(
-            f"{compiler} made no library of {SOURCES[0].parent}, so torch does its work, more slowly: {why}",
+            f"there is no library of {SOURCES[0].parent}, so torch does its work, more slowly: {error}\n"
+            "(REGARD_NATIVE=0 leaves it to torch without this warning)",
             NativeWarning,
             stacklevel=2,
         )
         return None
+    if made is not None:
+        check(made)
+    return made
+
+
+def _wanted() -> bool:
+    said = os.environ.get("REGARD_NATIVE") or "1"
+    if said not in ("0", "1"):
+        raise ValueError(f"REGARD_NATIVE={said}: set it to 0 for torch alone, or to 1 for C where it can be")
+    return said == "1"
 
 
 def _processor() -> set[str]:
     """What it can, as far as Linux says so."""
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         return set()
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return set()
     return {*next((line for line in lines if line.startswith("flags")), "").split()}
 
 
-def _place(compiler: str) -> Path:
+def _compiler() -> list[str] | None:
+    """The command. None if there is no cc, and no other was asked for."""
+    said = os.environ.get("CC") or ""
+    try:
+        command = shlex.split(said) or ["cc"]
+    except ValueError as error:
+        raise RuntimeError(f"CC={said} is no command ({error}): mend it, or unset it to use cc") from None
+    if shutil.which(command[0]) is not None:
+        return command
+    if not said:
+        return None
+    raise RuntimeError(f"CC={said}: {command[0]} was not found; install it, or unset CC to use cc")
+
+
+def _load(compiler: list[str]) -> ctypes.CDLL:
+    path = _place(compiler)
+    with suppress(OSError):  # not there yet, or broken
+        return ctypes.CDLL(str(path))
+    failed = path.with_suffix(".failed")
+    if failed.exists():
+        why = failed.read_text(encoding="utf-8")
+        raise RuntimeError(f"{why}\n(so it was when it was tried; remove {failed} to try again)")
+    return _make(compiler, path)
+
+
+def _place(compiler: list[str]) -> Path:
     """Of the library for these sources and flags, this compiler and this processor. Nobody else may have put
     it there."""
     given = Path(os.environ.get("XDG_CACHE_HOME") or "")
@@ -75,21 +129,49 @@ def _place(compiler: str) -> Path:
     if about.st_uid != os.getuid() or about.st_mode & 0o022:
         raise OSError(f"{folder} is not yours alone: set XDG_CACHE_HOME to a folder that is")
     sources = (source.read_text(encoding="utf-8") for source in SOURCES)
-    by = Path(compiler).resolve()
-    facts = [*sources, *FLAGS, str(by), str(by.stat().st_mtime_ns), *sorted(_processor())]
+    command = (_identity(word) for word in compiler)
+    facts = [*sources, *FLAGS, *LIBRARIES, *command, *sorted(_processor())]
     return folder / f"native-{hashlib.sha256(chr(0).join(facts).encode()).hexdigest()[:16]}.so"
 
 
-def _make(compiler: str, path: Path) -> None:
+def _identity(word: str) -> str:
+    """Of a word of the command: if it is a program, the one that is there now."""
+    if (found := shutil.which(word)) is None:
+        return word
+    program = Path(found).resolve()
+    return f"{program} {program.stat().st_mtime_ns}"
+
+
+def _make(compiler: list[str], path: Path) -> ctypes.CDLL:
     """Another process may be doing the same: what is there under its name is whole."""
     parts = [str(source) for source in SOURCES if source.suffix == ".c"]
-    with tempfile.TemporaryDirectory(dir=path.parent) as work:
+    with tempfile.TemporaryDirectory(prefix="native-", dir=path.parent) as work:
         made = Path(work) / path.name
-        subprocess.run(
-            [compiler, *FLAGS, *parts, "-o", str(made), "-lm"],
-            check=True, capture_output=True, text=True, timeout=120,
-        )  # fmt: skip
+        try:
+            subprocess.run(
+                [*compiler, *FLAGS, *parts, "-o", str(made), *LIBRARIES],
+                check=True, capture_output=True, encoding="utf-8", errors="replace", timeout=LONGEST,
+            )  # fmt: skip
+            loaded = ctypes.CDLL(str(made))
+        except (OSError, subprocess.SubprocessError) as error:
+            said = error.stderr if isinstance(error, subprocess.CalledProcessError) else ""
+            why = f"{shlex.join(compiler)}: {said or error}"
+            kept = made.with_suffix(".failed")
+            kept.write_text(why, encoding="utf-8")
+            kept.replace(path.with_suffix(".failed"))
+            raise RuntimeError(why) from None
         made.replace(path)
+    _remove_old(path)
+    return loaded
+
+
+def _remove_old(path: Path) -> None:
+    """All but this library that are old, and what was left of compilers that were killed."""
+    for other in path.parent.glob("native-*"):
+        with suppress(OSError):  # another process was faster
+            if other == path or time.time() - other.stat().st_mtime < OLD:
+                continue
+            shutil.rmtree(other) if other.is_dir() else other.unlink()
 
 
 def recorded() -> bool:

@@ -11,9 +11,11 @@
 
 #include <immintrin.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "threads.h"
 #include "vectors.h"
 
 typedef struct {
@@ -31,6 +33,15 @@ typedef struct {
     float *output;                                   /* [queries, heads d_value] */
     float scale;
 } Attention;
+
+#define AT(name) {#name, offsetof(Attention, name)}
+const Field attention_fields[] = {
+    AT(sequences), AT(heads), AT(kv_heads), AT(d_head), AT(d_value), AT(queries), AT(keys), AT(values), AT(half),
+    AT(query_token), AT(key_token), AT(value_token), AT(key_head), AT(value_head), AT(key_sequence),
+    AT(value_sequence), AT(asking), AT(starts), AT(counts), AT(sees), AT(seen_token), AT(before), AT(after),
+    AT(output), AT(scale), {NULL, sizeof(Attention)},
+};
+#undef AT
 
 /* Numbers `at` and following of a cache. */
 static inline Vector load_kept(const void *cache, int64_t at, const int half)
@@ -93,18 +104,37 @@ __attribute__((constructor)) static void find_places(void)
         }
 }
 
+/* A register's numbers at these places; and those of two, whose places go on from one to the other. */
+static inline Vector picked(Vector x, Places places)
+{
+#ifdef __AVX512F__
+    return (Vector)_mm512_permutexvar_ps((__m512i)places, (__m512)x);
+#else
+    return (Vector)_mm256_permutevar8x32_ps((__m256)x, (__m256i)places);
+#endif
+}
+
+static inline Vector picked_of_two(Vector a, Vector b, Places places)
+{
+#ifdef __AVX512F__
+    return (Vector)_mm512_permutex2var_ps((__m512)a, (__m512i)places, (__m512)b);
+#else
+    return choose(places >= LANES, picked(b, places), picked(a, places));
+#endif
+}
+
 static inline Vector largest_of(Vector x, Vector y) { return choose(x > y, x, y); }
 
 /* The largest number of a register, and the sum of all, everywhere in it. */
 static inline Vector largest_in(Vector x)
 {
-    for (int level = 0; 1 << level < LANES; level++) x = largest_of(x, __builtin_shuffle(x, ACROSS[level]));
+    for (int level = 0; 1 << level < LANES; level++) x = largest_of(x, picked(x, ACROSS[level]));
     return x;
 }
 
 static inline Vector sum_in(Vector x)
 {
-    for (int level = 0; 1 << level < LANES; level++) x += __builtin_shuffle(x, ACROSS[level]);
+    for (int level = 0; 1 << level < LANES; level++) x += picked(x, ACROSS[level]);
     return x;
 }
 
@@ -112,15 +142,15 @@ static inline Vector sum_in(Vector x)
    fours, ... in which they cross the diagonal. */
 static inline __attribute__((always_inline)) void turn(Vector x[LANES])
 {
-#pragma GCC unroll 4
+    UNROLL
     for (int level = 0; 1 << level < LANES; level++) {
         const Places low = LOW[level], high = HIGH[level];
-#pragma GCC unroll 16
+        UNROLL
         for (int i = 0; i < LANES; i++)
             if (!(i >> level & 1)) {
                 const Vector a = x[i], b = x[i + (1 << level)];
-                x[i] = __builtin_shuffle(a, b, low);
-                x[i + (1 << level)] = __builtin_shuffle(a, b, high);
+                x[i] = picked_of_two(a, b, low);
+                x[i + (1 << level)] = picked_of_two(a, b, high);
             }
     }
 }
@@ -153,22 +183,22 @@ static inline __attribute__((always_inline)) void score(
     float scale, float *scores)
 {
     Vector sums[TALL][2];
-#pragma GCC unroll 8
+    UNROLL
     for (int r = 0; r < tall; r++)
-#pragma GCC unroll 2
+        UNROLL
         for (int c = 0; c < wide; c++) sums[r][c] = (Vector){0};
     for (int64_t t = 0; t < d; t++, turned += width) {
         Vector keys[2];
-#pragma GCC unroll 2
+        UNROLL
         for (int c = 0; c < wide; c++) keys[c] = load(turned + LANES * c);
-#pragma GCC unroll 8
+        UNROLL
         for (int r = 0; r < tall; r++)
-#pragma GCC unroll 2
+            UNROLL
             for (int c = 0; c < wide; c++) sums[r][c] += queries[r * token + t] * keys[c];
     }
-#pragma GCC unroll 8
+    UNROLL
     for (int r = 0; r < tall; r++)
-#pragma GCC unroll 2
+        UNROLL
         for (int c = 0; c < wide; c++) store(scores + r * width + LANES * c, sums[r][c] * scale);
 }
 
@@ -221,24 +251,24 @@ static inline __attribute__((always_inline)) void score_lying(
     for (int64_t j = 0; j < count; j += LANES, at += LANES * key_token)
         for (int r = 0; r < tall; r++) {
             Vector sums[LANES];
-#pragma GCC unroll 16
+            UNROLL
             for (int i = 0; i < LANES; i++) sums[i] = (Vector){0};
             for (int64_t t = 0; t < d; t += LANES) {
                 const Vector query = load(queries + r * token + t);
                 if (j + LANES <= count)
-#pragma GCC unroll 16
+                    UNROLL
                     for (int i = 0; i < LANES; i++) sums[i] += query * load_kept(keys, at + i * key_token + t, half);
                 else
-#pragma GCC unroll 16
+                    UNROLL
                     for (int i = 0; i < LANES; i++)
                         if (j + i < count) sums[i] += query * load_kept(keys, at + i * key_token + t, half);
             }
-#pragma GCC unroll 4
+            UNROLL
             for (int level = 0; 1 << level < LANES; level++)
-#pragma GCC unroll 16
+                UNROLL
                 for (int i = 0; i < LANES >> (level + 1); i++) {
                     const Vector a = sums[2 * i], b = sums[2 * i + 1];
-                    sums[i] = __builtin_shuffle(a, b, LOW[level]) + __builtin_shuffle(a, b, HIGH[level]);
+                    sums[i] = picked_of_two(a, b, LOW[level]) + picked_of_two(a, b, HIGH[level]);
                 }
             store(scores + r * width + j, sums[0] * scale);
         }
@@ -250,22 +280,22 @@ static inline __attribute__((always_inline)) void add_up(
     int64_t at, int64_t token, int64_t count, const int half, float *output, int64_t output_token)
 {
     Vector sums[TALL][WIDE];
-#pragma GCC unroll 8
+    UNROLL
     for (int r = 0; r < tall; r++)
-#pragma GCC unroll 4
+        UNROLL
         for (int c = 0; c < wide; c++) sums[r][c] = (Vector){0};
     for (int64_t j = 0; j < count; j++, at += token) {
         Vector each[WIDE];
-#pragma GCC unroll 4
+        UNROLL
         for (int c = 0; c < wide; c++) each[c] = load_kept(values, at + LANES * c, half);
-#pragma GCC unroll 8
+        UNROLL
         for (int r = 0; r < tall; r++)
-#pragma GCC unroll 4
+            UNROLL
             for (int c = 0; c < wide; c++) sums[r][c] += weights[r * width + j] * each[c];
     }
-#pragma GCC unroll 8
+    UNROLL
     for (int r = 0; r < tall; r++)
-#pragma GCC unroll 4
+        UNROLL
         for (int c = 0; c < wide; c++) store(output + r * output_token + LANES * c, sums[r][c] * shares[r]);
 }
 
@@ -394,6 +424,35 @@ static inline __attribute__((always_inline)) void attend_few(
     }
 }
 
+typedef struct {
+    const Attention *attention;
+    int64_t few, jobs, at_a_time, room;  /* jobs of a sequence; how many a thread takes at a time; floats it needs */
+    int64_t taken;
+    int failed;
+} Work;
+
+static void attend_share(void *given)
+{
+    Work *work = given;
+    const Attention *a = work->attention;
+    const int64_t jobs = work->jobs, all = a->sequences * jobs;
+    float *own = aligned_alloc(sizeof(Vector), sizeof(float) * most(up(work->room), LANES));
+    if (own == NULL) {
+        __atomic_store_n(&work->failed, 1, __ATOMIC_RELAXED);
+        return;
+    }
+    int64_t first;
+    while ((first = __atomic_fetch_add(&work->taken, work->at_a_time, __ATOMIC_RELAXED)) < all)
+        for (int64_t each = first; each < least(first + work->at_a_time, all); each++) {
+            const int64_t sequence = each / jobs;
+            if (a->asking[sequence + 1] == a->asking[sequence]) continue;
+            if (work->few && a->half) attend_few(a, sequence, 1, own);
+            else if (work->few) attend_few(a, sequence, 0, own);
+            else attend_many(a, sequence, each % jobs, own);
+        }
+    free(own);
+}
+
 /* 0, or 1 if there is no memory for the keys of the longest sequence. */
 int attend(const Attention *a, int threads)
 {
@@ -405,24 +464,15 @@ int attend(const Attention *a, int threads)
     }
     const int64_t padded = up(a->d_value), few = many <= TALL && padded == a->d_value && up(a->d_head) == a->d_head;
     const int64_t copied = padded == a->d_value && !a->half ? 0 : padded, jobs = few ? 1 : a->heads;
-    const int64_t room = few ? longest * TALL * a->heads : longest * (a->d_head + TALL + copied) + TALL * padded;
-    const int64_t at_a_time = most(1, least(8, a->sequences * jobs / (4 * threads)));
-    int failed = 0;
-#pragma omp parallel num_threads(threads) if (threads > 1) reduction(| : failed)
-    {
-        float *own = aligned_alloc(sizeof(Vector), sizeof(float) * most(up(room), LANES));
-        failed = own == NULL;
-#pragma omp for schedule(dynamic, at_a_time)
-        for (int64_t each = 0; each < a->sequences * jobs; each++) {
-            const int64_t sequence = each / jobs;
-            if (failed || a->asking[sequence + 1] == a->asking[sequence]) continue;
-            if (few && a->half) attend_few(a, sequence, 1, own);
-            else if (few) attend_few(a, sequence, 0, own);
-            else attend_many(a, sequence, each % jobs, own);
-        }
-        free(own);
-    }
-    return failed;
+    Work work = {
+        .attention = a,
+        .few = few,
+        .jobs = jobs,
+        .at_a_time = most(1, least(8, a->sequences * jobs / (4 * threads))),
+        .room = few ? longest * TALL * a->heads : longest * (a->d_head + TALL + copied) + TALL * padded,
+    };
+    in_threads(threads, attend_share, &work);
+    return work.failed;
 }
 
 /* In half precision; none is larger than it can be. */

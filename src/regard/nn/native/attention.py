@@ -1,4 +1,4 @@
-"""Attention where nothing is learned, by attention.c: packed tokens, or new ones that ask a cache."""
+"""Attention in inference, by attention.c: packed tokens, or new ones that ask a cache."""
 
 import ctypes
 from typing import Any
@@ -9,22 +9,10 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from regard.nn.native import library
+from regard.nn.native.structs import Attention
 
 SMALL = 1 << 17
 """Products of one number with another below which a second thread does not pay."""
-
-
-class _Attention(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_int64) for name in ("sequences", "heads", "kv_heads", "d_head", "d_value")),
-        *((name, ctypes.c_void_p) for name in ("queries", "keys", "values")),
-        *((name, ctypes.c_int64) for name in ("half", "query_token", "key_token", "value_token")),
-        *((name, ctypes.c_int64) for name in ("key_head", "value_head", "key_sequence", "value_sequence")),
-        *((name, ctypes.c_void_p) for name in ("asking", "starts", "counts", "sees")),
-        *((name, ctypes.c_int64) for name in ("seen_token", "before", "after")),
-        ("output", ctypes.c_void_p),
-        ("scale", ctypes.c_float),
-    )
 
 
 def available() -> bool:
@@ -54,7 +42,7 @@ class Asking:
         self._call.argtypes = [ctypes.c_void_p, ctypes.c_int]
         self._kept = (bounds, starts, counts, sees)  # they must outlive the addresses
         self.longest = int(counts.max()) if len(counts) else 0
-        self._fields = _Attention(
+        self._fields = Attention(
             sequences=len(counts),
             asking=bounds.data_ptr(),
             starts=None if starts is None else starts.data_ptr(),

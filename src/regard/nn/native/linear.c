@@ -16,9 +16,11 @@
 
 #include <immintrin.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "threads.h"
 #include "vectors.h"
 
 enum { PANEL = WIDE * LANES };
@@ -34,6 +36,13 @@ typedef struct {
     int64_t then;
     float steps;            /* of a token in 8 bits, on each side of 0 */
 } Layer;
+
+#define AT(name) {#name, offsetof(Layer, name)}
+const Field layer_fields[] = {
+    AT(inputs), AT(outputs), AT(weights), AT(scales), AT(shifts), AT(bias), AT(then), AT(steps),
+    {NULL, sizeof(Layer)},
+};
+#undef AT
 
 /* What linear.py asks: outputs in a panel, and whether there are bytes. */
 int linear_panel(void) { return PANEL; }
@@ -103,24 +112,24 @@ static inline __attribute__((always_inline)) void tile(
     const float *weights = (const float *)layer->weights + panel * PANEL * layer->inputs;
     const int64_t first = panel * PANEL, inputs = layer->inputs;
     Vector sums[TALL][WIDE];
-#pragma GCC unroll 8
+    UNROLL
     for (int r = 0; r < tall; r++)
-#pragma GCC unroll 8
+        UNROLL
         for (int c = 0; c < WIDE; c++) sums[r][c] = load(layer->bias + first + LANES * c);
     for (int64_t i = 0; i < inputs; i++, weights += PANEL) {
         Vector each[WIDE];
-#pragma GCC unroll 8
+        UNROLL
         for (int c = 0; c < WIDE; c++) each[c] = load(weights + LANES * c);
-#pragma GCC unroll 8
+        UNROLL
         for (int r = 0; r < tall; r++)
-#pragma GCC unroll 8
+            UNROLL
             for (int c = 0; c < WIDE; c++) sums[r][c] += x[r * inputs + i] * each[c];
     }
     const int64_t left = layer->outputs - first;
-#pragma GCC unroll 8
+    UNROLL
     for (int c = 0; c < WIDE; c++)
         if (LANES * c < left)
-#pragma GCC unroll 8
+            UNROLL
             for (int r = 0; r < tall; r++)
                 store_some(y + r * layer->outputs + first + LANES * c, sums[r][c], left - LANES * c);
 }
@@ -158,14 +167,14 @@ static inline __attribute__((always_inline)) void tile_bytes(
     const int8_t *weights = (const int8_t *)layer->weights + panel * PANEL * width;
     const int64_t first = panel * PANEL;
     __m512i sums[TALL][WIDE];
-#pragma GCC unroll 8
+    UNROLL
     for (int r = 0; r < tall; r++)
-#pragma GCC unroll 8
+        UNROLL
         for (int c = 0; c < WIDE; c++) sums[r][c] = _mm512_loadu_si512(layer->shifts + first + LANES * c);
     for (int64_t i = 0; i < width; i += 4, weights += 4 * PANEL) {
         const __m512i a = _mm512_loadu_si512(weights), b = _mm512_loadu_si512(weights + 64);
         const __m512i c = _mm512_loadu_si512(weights + 128), d = _mm512_loadu_si512(weights + 192);
-#pragma GCC unroll 8
+        UNROLL
         for (int r = 0; r < tall; r++) {
             int32_t four;
             memcpy(&four, whole + r * width + i, sizeof four);
@@ -176,12 +185,12 @@ static inline __attribute__((always_inline)) void tile_bytes(
         }
     }
     const int64_t left = layer->outputs - first;
-#pragma GCC unroll 8
+    UNROLL
     for (int c = 0; c < WIDE; c++)
         if (LANES * c < left) {
             const Vector scale = load(layer->scales + first + LANES * c);
             const Vector bias = load(layer->bias + first + LANES * c);
-#pragma GCC unroll 8
+            UNROLL
             for (int r = 0; r < tall; r++) {
                 const Vector sum = (Vector)_mm512_cvtepi32_ps(sums[r][c]) * scale * sizes[r] + bias;
                 store_some(y + r * layer->outputs + first + LANES * c, sum, left - LANES * c);
@@ -214,34 +223,59 @@ static void multiply(
         for (int r = 0; r < tall; r++) activate(y + r * layer->outputs + first, count, layer->then);
 }
 
+typedef struct {
+    const Layer *layer;
+    const float *x;
+    int64_t count, block, width;  /* tokens, how many at a time, and bytes of each: 0 in float32 */
+    float *sizes, *y;
+    uint8_t *whole;
+} Product;
+
+static void multiply_share(void *given)
+{
+    const Product *product = given;
+    const Layer *layer = product->layer;
+    const int64_t inputs = layer->inputs, outputs = layer->outputs, panels = (outputs + PANEL - 1) / PANEL;
+    const int64_t width = product->width, thread = omp_get_thread_num();
+    for (int64_t start = 0; start < product->count; start += product->block) {
+        const int64_t some = least(product->count - start, product->block);
+        const float *x = product->x + start * inputs;
+#ifdef __AVX512VNNI__
+        if (width) {
+            for (int64_t r = share(some, thread); r < share(some, thread + 1); r++) {
+                product->sizes[r] = in_steps(x + r * inputs, inputs, layer->steps, product->whole + r * width);
+                memset(product->whole + r * width + inputs, 0, width - inputs);
+            }
+            GOMP_barrier();  /* each panel needs them all */
+        }
+#endif
+        for (int64_t panel = share(panels, thread); panel < share(panels, thread + 1); panel++)
+            for (int64_t r = 0; r < some; r += TALL)
+                multiply(
+                    least(some - r, TALL), layer, x + r * inputs, width ? product->whole + r * width : NULL, width,
+                    width ? product->sizes + r : NULL, panel, product->y + (start + r) * outputs);
+        if (width) GOMP_barrier();  /* until all are through with them */
+    }
+}
+
 /* 0, or 1 if there is no memory for the bytes of the tokens. */
 int linear(const Layer *layer, const float *x, int64_t count, float *y, int threads)
 {
-    const int64_t inputs = layer->inputs, outputs = layer->outputs, panels = (outputs + PANEL - 1) / PANEL;
-    const int64_t width = layer->scales == NULL ? 0 : (inputs + 3) / 4 * 4;
+    const int64_t inputs = layer->inputs, width = layer->scales == NULL ? 0 : (inputs + 3) / 4 * 4;
     const int64_t block = least(count, most(BLOCK / most(width ? width : 4 * inputs, 1) / TALL, 1) * TALL);
     float *sizes = width ? malloc(most(block * (sizeof *sizes + width), 1)) : NULL;
     if (width && sizes == NULL) return 1;
-    uint8_t *whole = width ? (uint8_t *)(sizes + block) : NULL;
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    for (int64_t start = 0; start < count; start += block) {
-        const int64_t some = least(count - start, block);
-#ifdef __AVX512VNNI__
-        if (width)
-#pragma omp for schedule(static)
-            for (int64_t r = 0; r < some; r++) {
-                sizes[r] = in_steps(x + (start + r) * inputs, inputs, layer->steps, whole + r * width);
-                memset(whole + r * width + inputs, 0, width - inputs);
-            }
-#endif
-#pragma omp for schedule(static)
-        for (int64_t panel = 0; panel < panels; panel++)
-            for (int64_t r = 0; r < some; r += TALL)
-                multiply(
-                    least(some - r, TALL), layer, x + (start + r) * inputs, width ? whole + r * width : NULL, width,
-                    width ? sizes + r : NULL, panel,
-                    y + (start + r) * outputs);
-    }
+    Product product = {
+        .layer = layer,
+        .x = x,
+        .count = count,
+        .block = block,
+        .width = width,
+        .sizes = sizes,
+        .y = y,
+        .whole = width ? (uint8_t *)(sizes + block) : NULL,
+    };
+    in_threads(threads, multiply_share, &product);
     free(sizes);
     return 0;
 }

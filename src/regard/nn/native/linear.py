@@ -10,6 +10,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from regard.nn.native import library
+from regard.nn.native.structs import Layer
 
 Then = Literal["relu", "gelu", "gelu_tanh"]
 """Activations that a product may apply to what it writes."""
@@ -24,19 +25,6 @@ def bytes_available() -> bool:
     """On processors with AVX-512 VNNI."""
     made: Any = library()
     return made is not None and bool(made.linear_bytes())
-
-
-class _Layer(ctypes.Structure):
-    _fields_ = (
-        ("inputs", ctypes.c_int64),
-        ("outputs", ctypes.c_int64),
-        ("weights", ctypes.c_void_p),
-        ("scales", ctypes.c_void_p),
-        ("shifts", ctypes.c_void_p),
-        ("bias", ctypes.c_void_p),
-        ("then", ctypes.c_int64),
-        ("steps", ctypes.c_float),
-    )
 
 
 class Panels:
@@ -69,7 +57,7 @@ class Panels:
             F.pad(added, (0, more)).clone(),
         )
         addresses = (None if each is None else each.data_ptr() for each in self._kept)
-        self._layer = _Layer(inputs, self.outputs, *addresses, THENS[then], steps)
+        self._layer = Layer(inputs, self.outputs, *addresses, THENS[then], steps)
         self._address, self._call = ctypes.addressof(self._layer), made.linear
         pointer = ctypes.c_void_p
         self._call.argtypes = [pointer, pointer, ctypes.c_int64, pointer, ctypes.c_int]

@@ -1,104 +1,102 @@
-"""How well a language model foretells a text: what `regard evaluate MODEL --text FILE` does."""
+"""What `regard generate` writes.
 
-from collections.abc import Sequence
-from dataclasses import replace
+    plain      prompt and continuation, as one text; a line of dashes between texts
+    as_json    {"prompt": ..., "text": ..., "finished": ..., "score": ..., "tokens": ...}, one a line
+
+A single text is written as it comes.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-import numpy as np
-from rich.console import Console
-
-from regard.hub import is_foreign
-from regard.models.decoder import Decoder, DecoderConfig
-from regard.nn.positions import Scaling
-from regard.tasks.documents import DocumentCorpus, DocumentsConfig
-from regard.tasks.language.blocks import Ends, stream_rows
-from regard.tasks.language.perplexity import Windows, figures, surprise
-from regard.tasks.language.recipe import ContextConfig
-from regard.tasks.language.start import built, open_language
-from regard.tasks.recipe import read_recipe
-from regard.tasks.terminal import counting, say
+from regard.config import ConfigError
+from regard.tasks.base.decoding import changed
+from regard.tasks.base.faster import Precision
+from regard.tasks.base.lines import WINDOW, incoming
+from regard.tasks.base.terminal import counting
+from regard.tasks.language.continuation import Generated
+from regard.tasks.language.generator import SAMPLING, Generator, Past, open_generator
 from regard.text import DataError, Origin
-from regard.train.ranks import find_device
 
-SAID = {
-    "loss": "loss of a token",
-    "perplexity": "perplexity of a token",
-    "bits_per_byte": "bits per byte",
-    "word_perplexity": "perplexity of a word (line ends counted)",
-}
+BETWEEN = "---"
 
 
-def evaluate(
-    folder: Path,
-    files: Sequence[Path],
+def generate(
+    model: Path,
+    prompt: Sequence[str] | None = None,
+    file: str | None = None,
     *,
-    stride: int = 0,
-    context: int = 0,
-    scaling: Scaling = "none",
+    out: TextIO,
     device: str = "auto",
-    console: Console,
-) -> dict[str, Any]:
-    """`stride` 0 is half a context. A context longer than the trained one may have its rotary positions
-    scaled. Documents part as they did in training; for a folder of Hugging Face's, each file is one."""
-    checkpoint = open_language(folder)
-    data, how = _settings(folder, files)
-    size = _context(context, checkpoint.longest, checkpoint.config.positions.kind)
-    step = stride or max(size // 2, 1)
-    if not 1 <= step <= size:
-        raise ValueError(f"stride={stride} must be from 1 to the context, {size} tokens, or 0 for half of it")
-    place = find_device(device)
-    config = _scaled(checkpoint.config, scaling, size, checkpoint.longest)
-    model: Decoder = built(checkpoint, folder, config).to(place).eval()
-    corpus = DocumentCorpus(replace(data, train=tuple(map(str, files)), root=""), Path(), blank=True)
-    rows = list(stream_rows(corpus.whole(), checkpoint.tokenizer, Ends.of(checkpoint.tokenizer)))
-    ids = np.array([id for row in rows for id in row["ids"]], dtype=np.int64)
-    if len(ids) < 2:
-        raise DataError(Origin(str(files[0])), "no text to measure on", remedy="name files that have some")
-    lengths = np.bincount([row["document"] for row in rows], weights=[len(row["ids"]) for row in rows])
-    bounds = np.array([0, len(ids)]) if how.across else np.cumsum([0, *lengths.astype(np.int64)])
-    windows = Windows.of(np.unique(bounds), size, step)
-    with counting("tokens", total=int(windows.scored.sum())) as advance:
-        total, tokens = surprise(model, ids, windows, bfloat16=place.startswith("cuda"), progress=advance)
-    found: dict[str, Any] = {
-        "tokens": tokens,
-        **figures(
-            total, tokens, size=sum(row["bytes"] for row in rows), words=sum(row["words"] for row in rows)
-        ),
-        "context": size,
-        "stride": step,
-    }
-    say(console, f"{tokens:,} tokens, read in windows of {size} that move on by {step}")
-    for name, words in SAID.items():
-        say(console, f"{words}: {found[name]:.4f}")
-    return found
+    precision: Precision | None = None,
+    greedy: bool = False,
+    stop: Sequence[str] | None = None,
+    past: Past = "stop",
+    as_json: bool = False,
+    decoding: dict[str, Any] | None = None,
+) -> None:
+    """Prompts as they are given, or the lines of a file, "-" for standard input. `decoding` has settings of
+    `DecodeConfig` by name, in place of SAMPLING's."""
+    prompts, stop = prompt or (), stop or ()
+    if prompts and file is not None:
+        raise ConfigError(f"--prompt and --file {file}: give prompts in one way")
+    if not prompts and file is None:
+        if sys.stdin.isatty():
+            raise ConfigError("no prompt to complete: give --prompt TEXT, or --file with a prompt a line")
+        file = "-"
+    config = changed(SAMPLING, decoding or {}, greedy=greedy)
+    generator = open_generator(model, device=device, precision=precision)
+    asked = file == "-" and sys.stdin.isatty()
+    one = (asked or len(prompts) == 1) and config.n_best == 1 and config.method != "beam" and not as_json
+    lines = iter(prompts) if file is None else incoming(file)
+    with counting("prompts", beside=out) as advance:
+        before = 0
+        while chunk := list(islice(lines, 1 if asked else WINDOW)):
+            if before and not as_json:
+                out.write(BETWEEN + "\n")
+            with _named(file, before):
+                if one:
+                    _stream(generator, chunk[0], out, decoding=config, stop=stop, past=past, key=before)
+                else:
+                    keys = range(before, before + len(chunk))
+                    found = generator.generate(
+                        chunk, decoding=config, stop=stop, past=past, keys=keys, progress=advance
+                    )
+                    _write([each for row in found for each in row], out, as_json=as_json)
+            out.flush()
+            before += len(chunk)
 
 
-def _settings(folder: Path, files: Sequence[Path]) -> tuple[DocumentsConfig, ContextConfig]:
-    """As the model was trained."""
-    if is_foreign(folder) or not (folder / "recipe.toml").exists():
-        return DocumentsConfig(train=tuple(map(str, files)), documents="file"), ContextConfig()
-    recipe = read_recipe(folder / "recipe.toml").checked
-    return replace(recipe.data, valid=(), hold_out=0), recipe.context
+def _write(texts: Sequence[Generated], out: TextIO, *, as_json: bool) -> None:
+    if as_json:
+        out.writelines(json.dumps(each.to_dict(), ensure_ascii=False) + "\n" for each in texts)
+    else:
+        out.write(f"\n{BETWEEN}\n".join(map(str, texts)) + "\n")
 
 
-def _scaled(config: DecoderConfig, scaling: Scaling, size: int, trained: int) -> DecoderConfig:
-    if scaling == "none":
-        return config
-    if size <= trained:
-        raise ValueError(
-            f"scaling={scaling!r} is for contexts longer than the trained one, {trained} tokens: give such a "
-            "context"
-        )
-    positions = replace(config.positions, scaling=scaling, factor=size / trained, trained=trained)
-    return replace(config, positions=positions)
+def _stream(generator: Generator, prompt: str, out: TextIO, **settings: Any) -> None:
+    pieces = generator.stream(prompt, **settings)
+    out.write(prompt)
+    out.flush()
+    for piece in pieces:
+        out.write(piece)
+        out.flush()
+    out.write("\n")
 
 
-def _context(wanted: int, longest: int, kind: str) -> int:
-    if wanted < 0 or wanted == 1:
-        raise ValueError(f"context={wanted} must be 2 or more, or 0 for that of training")
-    if kind == "learned" and wanted > longest:
-        raise ValueError(
-            f"context={wanted}, but this model's learned positions reach {longest}: choose that at most"
-        )
-    return wanted or longest
+@contextmanager
+def _named(file: str | None, before: int) -> Iterator[None]:
+    """A prompt that is refused is reported with where it stands, and by what can be typed; there are so many
+    before the first."""
+    try:
+        yield
+    except DataError as error:
+        where = "--prompt" if file is None else "standard input" if file == "-" else file
+        origin = Origin(where, before + (error.origin.line or 0))
+        remedy = error.remedy.replace("past='slide'", "--past slide")
+        raise DataError(origin, error.reason, error.particulars, remedy) from error

@@ -1,4 +1,4 @@
-"""What follows a prompt: a text that grows by tokens, of which only what is certain is told.
+"""What follows a prompt: a text that grows by tokens, of which only what is certain is given out.
 
 A token may hold a part of a character, and the end of a text may be the beginning of a stop string: both are
 held back until more is known. A token's text may hang on what is before it (a space in front, or none), so
@@ -52,13 +52,13 @@ class Writer:
     """Tokens in, text out, none of which is ever taken back."""
 
     stopped: bool
-    """A stop string came. It was not told, nor is anything behind it."""
+    """A stop string came. It is not given out, nor is anything behind it."""
 
     def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int], stop: Sequence[str] = ()) -> None:
         self.stopped = False
         self._tokenizer, self._stop = tokenizer, stop
         self._ids = [*prompt]
-        self._from, self._told = 0, len(self._ids)  # tokens that are read once more, and those that are new
+        self._from, self._emitted = 0, len(self._ids)  # tokens read once more, and those that are new
         self._before = tokenizer.decode(self._ids)
         self._held = ""
 
@@ -70,14 +70,14 @@ class Writer:
 
     def close(self) -> str:
         """No more tokens come: what was held back."""
-        told = self._tell(self._tokenizer.decode(self._ids[self._from :]))
+        certain = self._tell(self._tokenizer.decode(self._ids[self._from :]))
         held, self._held = self._held, ""
-        return told + held
+        return certain + held
 
     def _tell(self, text: str) -> str:
         whole = text.startswith(self._before)  # not where a broken character made others unreadable
-        new = text[len(self._before) :] if whole else self._tokenizer.decode(self._ids[self._told :])
-        self._from, self._told = self._told, len(self._ids)
+        new = text[len(self._before) :] if whole else self._tokenizer.decode(self._ids[self._emitted :])
+        self._from, self._emitted = self._emitted, len(self._ids)
         self._before = self._tokenizer.decode(self._ids[self._from :])
         if self.stopped:
             return ""

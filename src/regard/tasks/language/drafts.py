@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 
 from regard.decode import DecodeConfig, Sliding, Step, decode, steps
 from regard.decode.captured import CapturedStepper
+from regard.decode.stepper import Stepper
 from regard.models.decoder import Decoder
+from regard.nn.state import State
 from regard.tasks.language.continuation import Finished, Writer
 from regard.text import Tokenizer
 
@@ -14,7 +16,7 @@ Steps = Decoder | CapturedStepper
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class GenerateOptions:
     """What one call asks for."""
 
     decoding: DecodeConfig
@@ -48,16 +50,16 @@ class Row:
     finished: Finished = "length"
 
 
-def in_batches(prompts: Sequence[Prompt], wish: Wish) -> Iterator[list[int]]:
+def in_batches(prompts: Sequence[Prompt], options: GenerateOptions) -> Iterator[list[int]]:
     """Numbers of prompts, the longest first: as many together as keep to the budget with all that may follow
     them, and at least one."""
-    rows = wish.decoding.beam if wish.decoding.method == "beam" else wish.decoding.n_best
+    rows = options.decoding.beam if options.decoding.method == "beam" else options.decoding.n_best
     batch: list[int] = []
     longest = 0
     for number in sorted(range(len(prompts)), key=lambda number: -len(prompts[number].ids)):
         whole = len(prompts[number].ids) + prompts[number].most
         longest = max(longest, whole)
-        if batch and (len(batch) + 1) * rows * longest > wish.batch_tokens:
+        if batch and (len(batch) + 1) * rows * longest > options.batch_tokens:
             yield batch
             batch, longest = [], whole
         batch.append(number)
@@ -65,17 +67,19 @@ def in_batches(prompts: Sequence[Prompt], wish: Wish) -> Iterator[list[int]]:
         yield batch
 
 
-def write(model: Steps, tokenizer: Tokenizer | None, batch: Sequence[Prompt], wish: Wish) -> list[list[Row]]:
+def write(
+    model: Steps, tokenizer: Tokenizer | None, batch: Sequence[Prompt], options: GenerateOptions
+) -> list[list[Row]]:
     """The rows of each prompt. The tokenizer is needed for stop strings only."""
-    if wish.decoding.method == "beam":
-        return _searched(model, batch, wish)
-    samples = wish.decoding.n_best
+    if options.decoding.method == "beam":
+        return _searched(model, batch, options)
+    samples = options.decoding.n_best
     owners = [prompt for prompt in batch for _ in range(samples)]
     rows = [Row() for _ in owners]
     writers: list[Writer | None] = [None for _ in owners]
-    if tokenizer is not None and wish.stop:
-        writers = [Writer(tokenizer, prompt.ids, wish.stop) for prompt in owners]
-    for step in take_steps(model, batch, wish):
+    if tokenizer is not None and options.stop:
+        writers = [Writer(tokenizer, prompt.ids, options.stop) for prompt in owners]
+    for step in take_steps(model, batch, options):
         parts = (step.running, step.tokens, step.scores, step.ended, step.cut)
         for place, each in enumerate(zip(*(part.tolist() for part in parts), strict=True)):
             number, token, score, ended, cut = each
@@ -90,30 +94,24 @@ def write(model: Steps, tokenizer: Tokenizer | None, batch: Sequence[Prompt], wi
     return [rows[first : first + samples] for first in range(0, len(rows), samples)]
 
 
-def take_steps(model: Steps, batch: Sequence[Prompt], wish: Wish) -> Iterator[Step]:
-    stepper = _stepper(model, wish)
+def take_steps(model: Steps, batch: Sequence[Prompt], options: GenerateOptions) -> Iterator[Step]:
     return steps(
-        stepper,
-        stepper.start(rows=len(batch), capacity=_capacity(batch)),
-        [prompt.ids for prompt in batch],
-        end=wish.end,
-        config=wish.decoding,
+        *_started(model, batch, options),
+        end=options.end,
+        config=options.decoding,
         maximums=[prompt.most for prompt in batch],
-        suppressed=wish.suppressed,
+        suppressed=options.suppressed,
         keys=[prompt.key for prompt in batch],
     )
 
 
-def _searched(model: Steps, batch: Sequence[Prompt], wish: Wish) -> list[list[Row]]:
-    stepper = _stepper(model, wish)
+def _searched(model: Steps, batch: Sequence[Prompt], options: GenerateOptions) -> list[list[Row]]:
     found = decode(
-        stepper,
-        stepper.start(rows=len(batch), capacity=_capacity(batch)),
-        [prompt.ids for prompt in batch],
-        end=wish.end,
-        config=wish.decoding,
+        *_started(model, batch, options),
+        end=options.end,
+        config=options.decoding,
         maximums=[prompt.most for prompt in batch],
-        suppressed=wish.suppressed,
+        suppressed=options.suppressed,
     )
     rows: list[list[Row]] = []
     for prompt, hypotheses in zip(batch, found, strict=True):
@@ -127,9 +125,10 @@ def _searched(model: Steps, batch: Sequence[Prompt], wish: Wish) -> list[list[Ro
     return rows
 
 
-def _stepper(model: Steps, wish: Wish) -> Steps | Sliding:
-    return model if wish.slides is None else Sliding(model, wish.slides)
-
-
-def _capacity(batch: Sequence[Prompt]) -> int:
-    return max(len(prompt.ids) + prompt.most for prompt in batch)
+def _started(
+    model: Steps, batch: Sequence[Prompt], options: GenerateOptions
+) -> tuple[Stepper, State, list[list[int]]]:
+    """What takes the steps, with room for the longest text that may come, and what each text begins with."""
+    stepper = model if options.slides is None else Sliding(model, options.slides)
+    capacity = max(len(prompt.ids) + prompt.most for prompt in batch)
+    return stepper, stepper.start(rows=len(batch), capacity=capacity), [prompt.ids for prompt in batch]

@@ -8,22 +8,23 @@ its neighbours. Where the context is full, a text stops there, or goes on with i
 """
 
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, get_args, overload
+from typing import Any, ClassVar, Literal, TypedDict, Unpack, get_args, overload
 
 import torch
 
+from regard.config import to_dict
 from regard.decode import DecodeConfig
-from regard.decode.captured import CapturedStepper
 from regard.models.decoder import Decoder
-from regard.nn.stacks import Stack
-from regard.tasks.faster import Faster, Precision, check_precision
+from regard.tasks.base.faster import Precision, check_precision, settle_precision
+from regard.tasks.base.predictor import Progress, evaluating
 from regard.tasks.language.continuation import Generated, GenerationWarning, Writer, spelled
-from regard.tasks.language.drafts import Prompt, Row, Steps, Wish, in_batches, take_steps, write
+from regard.tasks.language.drafts import GenerateOptions, Prompt, Row, in_batches, take_steps, write
+from regard.tasks.language.engine import StepEngine
 from regard.tasks.language.start import built, open_language
 from regard.text import DataError, Origin, Tokenizer
 from regard.text.training import each_text
@@ -37,7 +38,32 @@ SAMPLING = DecodeConfig(method="sample", temperature=0.8, top_p=0.95)
 never the long tail of unlikely tokens, one of which can spoil a text."""
 
 
+class GenerateSettings(TypedDict, total=False):
+    """What `Generator.generate` takes beside the prompts."""
+
+    decoding: DecodeConfig | None
+    samples: int | None
+    max_tokens: int | None
+    seed: int | None
+    stop: Sequence[str]
+    past: Past
+    keys: Sequence[int] | None
+    batch_tokens: int | None
+    progress: Progress | None
+
+
 class Generator:
+    """Prompts in, continuations out.
+
+    >>> generator = regard.load("runs/shakespeare", regard.Generator)
+    >>> [generated] = generator.generate("ROMEO:", max_tokens=40, seed=1)
+    >>> len(generated.ids) <= 40
+    True
+    >>> "".join(generator.stream("ROMEO:", max_tokens=40, seed=1)) == generated.text
+    True
+    """
+
+    task: ClassVar[str] = "language"
     begins: bool
     """A start token stands before every prompt. One that is the end token too stands before empty prompts
     only, as in GPT-2, unless this is set."""
@@ -64,18 +90,27 @@ class Generator:
         if longest is not None and longest < 2:
             raise ValueError(f"longest={longest} leaves no room for text behind a prompt")
         check_precision(precision, next(model.parameters()).device)
+        self.engine = StepEngine(model, precision)
         self.model = model
         self.tokenizer = tokenizer
         self.longest = longest
         self.decoding = SAMPLING if decoding is None else decoding
-        self.precision = precision
-        self._faster = Faster(model, precision)
+        self.precision: Precision = precision
         ids = None if tokenizer is None else tokenizer.ids
         self.begins = ids is not None and ids.start is not None and ids.start != ids.end
 
     @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
+
+    def about(self) -> dict[str, Any]:
+        return {"model": to_dict(self.model.config), "longest": self.longest}
+
+    def with_model(self, model: Decoder) -> "Generator":
+        longest, decoding, precision = self.longest, self.decoding, self.precision
+        other = Generator(model, self.tokenizer, longest=longest, decoding=decoding, precision=precision)
+        other.begins = self.begins
+        return other
 
     @property
     def _text(self) -> Tokenizer:
@@ -85,34 +120,12 @@ class Generator:
 
     @overload
     def generate(  # type: ignore[overload-overlap]  # a string is a sequence of strings
-        self,
-        prompts: str,
-        *,
-        decoding: DecodeConfig | None = None,
-        samples: int | None = None,
-        max_tokens: int | None = None,
-        seed: int | None = None,
-        stop: Sequence[str] = (),
-        past: Past = "stop",
-        keys: Sequence[int] | None = None,
-        batch_tokens: int | None = None,
-        progress: Callable[[int], None] | None = None,
+        self, prompts: str, **settings: Unpack[GenerateSettings]
     ) -> list[Generated]: ...
 
     @overload
     def generate(
-        self,
-        prompts: Sequence[str],
-        *,
-        decoding: DecodeConfig | None = None,
-        samples: int | None = None,
-        max_tokens: int | None = None,
-        seed: int | None = None,
-        stop: Sequence[str] = (),
-        past: Past = "stop",
-        keys: Sequence[int] | None = None,
-        batch_tokens: int | None = None,
-        progress: Callable[[int], None] | None = None,
+        self, prompts: Sequence[str], **settings: Unpack[GenerateSettings]
     ) -> list[list[Generated]]: ...
 
     def generate(
@@ -127,7 +140,7 @@ class Generator:
         past: Past = "stop",
         keys: Sequence[int] | None = None,
         batch_tokens: int | None = None,
-        progress: Callable[[int], None] | None = None,
+        progress: Progress | None = None,
     ) -> list[Generated] | list[list[Generated]]:
         """A prompt gives a list of its samples (of a beam: the best first), several give a list of lists.
         Special tokens are never written, but for the end.
@@ -144,11 +157,11 @@ class Generator:
         progress      called with how many more prompts are done
         """
         changes = {"n_best": samples, "maximum": max_tokens, "seed": seed}
-        wish = self._wish(decoding or self.decoding, changes, stop, past, batch_tokens)
+        options = self._options(decoding or self.decoding, changes, stop, past, batch_tokens)
         single = isinstance(prompts, str)
         listed = [prompts] if isinstance(prompts, str) else [*each_text(prompts)]
-        asked = self._encoded(listed, keys, wish)
-        written = self._written(asked, wish, progress)
+        asked = self._encoded(listed, keys, options)
+        written = self._written(asked, options, progress)
         found = [
             [self._generated(prompt, row) for row in rows]
             for prompt, rows in zip(asked, written, strict=True)
@@ -170,11 +183,11 @@ class Generator:
         characters only, and nothing that may turn out to be a stop string. The model stays in eval mode until
         the last piece, or until the iterator is closed."""
         changes = {"n_best": 1, "maximum": max_tokens, "seed": seed}
-        wish = self._wish(decoding or self.decoding, changes, stop, past, None)
-        if wish.decoding.method == "beam":
+        options = self._options(decoding or self.decoding, changes, stop, past, None)
+        if options.decoding.method == "beam":
             raise ValueError("a beam has no text before its end: stream with method greedy or sample")
-        [asked] = self._encoded([prompt], [key], wish)
-        return self._stream(asked, wish)
+        [asked] = self._encoded([prompt], [key], options)
+        return self._stream(asked, options)
 
     def generate_ids(
         self,
@@ -188,14 +201,14 @@ class Generator:
         past: Past = "stop",
         keys: Sequence[int] | None = None,
         batch_tokens: int | None = None,
-        progress: Callable[[int], None] | None = None,
+        progress: Progress | None = None,
     ) -> list[list[int]]:
         """New ids for each list of ids, by greedy search unless `decoding` says otherwise. Nothing is put
         before a prompt, and any token may come that is not `suppressed`. Without an `end`, `max_tokens` of
         them come; it is not among them."""
         changes = {"n_best": 1, "maximum": max_tokens, "seed": seed}
-        wish = self._wish(decoding or DecodeConfig(method="greedy"), changes, (), past, batch_tokens)
-        wish = replace(wish, end=end, suppressed=tuple(suppressed))
+        options = self._options(decoding or DecodeConfig(method="greedy"), changes, (), past, batch_tokens)
+        options = replace(options, end=end, suppressed=tuple(suppressed))
         for number, ids in enumerate(prompts):
             if len(ids) == 0:
                 raise ValueError(f"prompt {number} has no ids: it needs one at least")
@@ -203,17 +216,17 @@ class Generator:
                 raise ValueError(
                     f"prompt {number} is {ids!r:.40}: ids are from 0 to {self.model.config.vocabulary - 1}"
                 )
-        asked = self._fitted([("", [*ids]) for ids in prompts], keys, wish)
-        return [row.ids for [row] in self._written(asked, wish, progress)]
+        asked = self._fitted([("", [*ids]) for ids in prompts], keys, options)
+        return [row.ids for [row] in self._written(asked, options, progress)]
 
-    def _wish(
+    def _options(
         self,
         decoding: DecodeConfig,
         changes: dict[str, Any],
         stop: Sequence[str],
         past: Past,
         batch_tokens: int | None,
-    ) -> Wish:
+    ) -> GenerateOptions:
         decoding = replace(decoding, **{name: value for name, value in changes.items() if value is not None})
         if batch_tokens is None:  # a GPU is not busy with few
             batch_tokens = 65_536 if self.device.type == "cuda" else 4096
@@ -228,17 +241,17 @@ class Generator:
         if batch_tokens < 1:
             raise ValueError(f"batch_tokens={batch_tokens} must be at least 1")
         end = None if self.tokenizer is None else self.tokenizer.ids.end
-        return Wish(
+        return GenerateOptions(
             decoding=decoding,
             end=end,
-            suppressed=self._never,
+            suppressed=self.never_written,
             stop=tuple(stop),
             slides=self.longest if past == "slide" else None,
             batch_tokens=batch_tokens,
         )
 
     @cached_property
-    def _never(self) -> tuple[int, ...]:
+    def never_written(self) -> tuple[int, ...]:
         """What is never written: special tokens but for the end, and rows without a token."""
         tokenizer = self.tokenizer
         if tokenizer is None:
@@ -247,7 +260,9 @@ class Generator:
         written = {*tokenizer.vocabulary.values()} - special | {tokenizer.ids.end}
         return tuple(id for id in range(self.model.config.vocabulary) if id not in written)
 
-    def _encoded(self, texts: list[str], keys: Sequence[int] | None, wish: Wish) -> list[Prompt]:
+    def _encoded(
+        self, texts: list[str], keys: Sequence[int] | None, options: GenerateOptions
+    ) -> list[Prompt]:
         start = self._text.ids.start
         listed = []
         for number, ids in enumerate(self._text.encode_batch(texts), start=1):
@@ -256,37 +271,34 @@ class Generator:
                 remedy = "the model has no start token to go on from: give it a word at least"
                 raise DataError(Origin("input", number), "the prompt is empty", remedy=remedy)
             listed.append((texts[number - 1], [*front, *ids]))
-        return self._fitted(listed, keys, wish)
+        return self._fitted(listed, keys, options)
 
     def _fitted(
-        self, listed: list[tuple[str, list[int]]], keys: Sequence[int] | None, wish: Wish
+        self, listed: list[tuple[str, list[int]]], keys: Sequence[int] | None, options: GenerateOptions
     ) -> list[Prompt]:
         """With as many tokens to follow as were asked for, or as there is room for."""
         numbers = range(len(listed)) if keys is None else keys
         if len(numbers) != len(listed):
             raise ValueError(f"{len(numbers)} keys for {len(listed)} prompts: give one for each")
-        prompts, most = [], wish.decoding.maximum
+        prompts, most = [], options.decoding.maximum
         for line, ((text, ids), key) in enumerate(zip(listed, numbers, strict=True), start=1):
-            room = self.longest - len(ids) if self.longest is not None and wish.slides is None else most
+            room = self.longest - len(ids) if self.longest is not None and options.slides is None else most
             if room < min(most, 1):
-                raise DataError(
-                    Origin("input", line),
-                    "the prompt is too long:",
-                    f"{len(ids)} tokens, where the model reads {self.longest} with what follows",
-                    remedy="shorten it, or read its end only, with past='slide'",
-                )
+                lengths = f"{len(ids)} tokens, where the model reads {self.longest} with what follows"
+                remedy = "shorten it, or read its end only, with past='slide'"
+                raise DataError(Origin("input", line), "the prompt is too long:", lengths, remedy)
             crowded = room < most and most != DecodeConfig().maximum  # which nobody asked for
             prompts.append(Prompt(text, ids, min(room, most), crowded, key))
         return prompts
 
     def _written(
-        self, prompts: list[Prompt], wish: Wish, progress: Callable[[int], None] | None
+        self, prompts: list[Prompt], options: GenerateOptions, progress: Progress | None
     ) -> list[list[Row]]:
         rows: dict[int, list[Row]] = {}
-        with self._evaluating(), torch.no_grad(), self._autocast():
-            for numbers in in_batches(prompts, wish):
+        with self.ready():
+            for numbers in in_batches(prompts, options):
                 batch = [prompts[number] for number in numbers]
-                rows.update(zip(numbers, self._decode_within(batch, wish), strict=True))
+                rows.update(zip(numbers, self._decode_within(batch, options), strict=True))
                 if progress is not None:
                     progress(len(batch))
         ordered = [rows[number] for number in range(len(prompts))]
@@ -294,24 +306,24 @@ class Generator:
         self._warn_of_full(sum(row.finished == "length" for own in crowded for row in own))
         return ordered
 
-    def _decode_within(self, batch: list[Prompt], wish: Wish) -> list[list[Row]]:
+    def _decode_within(self, batch: list[Prompt], options: GenerateOptions) -> list[list[Row]]:
         """All at once or, where the device's memory does not do, in halves."""
         try:
-            return write(self._writing(), self.tokenizer, batch, wish)
+            return write(self.engine.stepper(), self.tokenizer, batch, options)
         except torch.OutOfMemoryError:
             if len(batch) == 1:
                 raise
         torch.cuda.empty_cache()
         half = len(batch) // 2
-        return [*self._decode_within(batch[:half], wish), *self._decode_within(batch[half:], wish)]
+        return [*self._decode_within(batch[:half], options), *self._decode_within(batch[half:], options)]
 
-    def _stream(self, prompt: Prompt, wish: Wish) -> Iterator[str]:
-        writer = Writer(self._text, prompt.ids, wish.stop)
-        with self._evaluating():
-            with self._autocast():
-                coming = take_steps(self._writing(), [prompt], wish)
+    def _stream(self, prompt: Prompt, options: GenerateOptions) -> Iterator[str]:
+        writer = Writer(self._text, prompt.ids, options.stop)
+        with evaluating(self.model):
+            with self.engine.autocast():
+                coming = take_steps(self.engine.stepper(), [prompt], options)
             while True:
-                with self._autocast():  # not while the caller has its turn
+                with self.engine.autocast():  # not while the caller has its turn
                     step = next(coming)
                 over = bool(step.ended[0] or step.cut[0])
                 piece = writer.close() if over else writer.add(int(step.tokens[0]))
@@ -335,44 +347,18 @@ class Generator:
             )
 
     @contextmanager
-    def _evaluating(self) -> Iterator[None]:
-        """The model in eval mode, put back afterwards."""
-        modes = {part: part.training for part in self.model.modules()}
-        self.model.eval()
-        try:
+    def ready(self) -> Iterator[None]:
+        with evaluating(self.model), torch.no_grad(), self.engine.autocast():
             yield
-        finally:
-            for part, training in modes.items():
-                part.training = training
-
-    def _autocast(self) -> torch.autocast:
-        by_hand = self.precision == "bfloat16" and not self._captures
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=by_hand)
-
-    @property
-    def _captures(self) -> bool:
-        body = self.model.body
-        if self.device.type != "cuda" or not isinstance(body, Stack) or self._faster.heard:
-            return False
-        return len({layer.attention.kv_heads for layer in body.each}) == 1  # none pruned, or alike
-
-    def _writing(self) -> Steps:
-        """What takes the steps: the model itself, or whatever takes the same ones faster. A model that has
-        hooks takes them itself: somebody listens, or changes things on the way."""
-        return self._captured if self._captures else self._faster.now()
-
-    @cached_property
-    def _captured(self) -> CapturedStepper:
-        return CapturedStepper(
-            self.model, precision="bfloat16" if self.precision == "bfloat16" else "float32"
-        )
 
 
-def open_generator(folder: Path | str, device: str = "auto", precision: Precision | None = None) -> Generator:
+def open_generator(
+    folder: Path | str, *, device: str = "auto", precision: Precision | None = None
+) -> Generator:
     """What a training has made, or a folder of Hugging Face's. It runs on the GPU if there is one, unless
     told otherwise, and there in bfloat16."""
     place = find_device(device)
-    precision = precision or ("bfloat16" if place.startswith("cuda") else "float32")
+    precision = settle_precision(precision, place)
     checkpoint = open_language(folder)
     model = built(checkpoint, folder).to(place).eval()
     return Generator(model, checkpoint.tokenizer, longest=checkpoint.longest, precision=precision)

@@ -1,4 +1,4 @@
-"""How well a language model foretells a text: - log p of every token, given those before it in a window.
+"""How well a language model predicts a text: - log p of every token, given those before it in a window.
 
     windows      |-----------|
                        |-----------|
@@ -14,7 +14,6 @@ A token sees at least context - stride tokens before it, but near the beginning.
 
 import itertools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,8 +22,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.models.decoder import Decoder
-from regard.tasks.feed import in_pieces
-from regard.tasks.language.blocks import text_batch
+from regard.tasks.base.feed import in_pieces
+from regard.tasks.base.predictor import Progress
+from regard.tasks.language.data import block_batch
 from regard.train.objectives import HIDDEN
 
 BUDGET = {"cpu": 2048, "cuda": 32_768}
@@ -41,8 +41,8 @@ class Windows:
 
     @classmethod
     def over(cls, begin: int, end: int, size: int, stride: int) -> "Windows":
-        """All tokens from `begin` to `end` but the first, which nothing foretells, are scored once."""
-        read = end - begin - 1  # tokens that foretell another
+        """All tokens from `begin` to `end` but the first, which nothing predicts, are scored once."""
+        read = end - begin - 1  # tokens that predict another
         if read < 1:
             return cls(*(np.zeros(0, dtype=np.int64) for _ in range(3)))
         ends = np.unique(np.append(np.arange(min(size, read), read, stride), read))
@@ -53,12 +53,8 @@ class Windows:
     def of(cls, bounds: np.ndarray, size: int, stride: int) -> "Windows":
         """Over each stretch between these bounds."""
         every = [cls.over(int(begin), int(end), size, stride) for begin, end in itertools.pairwise(bounds)]
-        return cls(
-            *(
-                np.concatenate([getattr(each, name) for each in every])
-                for name in ("starts", "lengths", "scored")
-            )
-        )
+        names = ("starts", "lengths", "scored")
+        return cls(*(np.concatenate([getattr(each, name) for each in every]) for name in names))
 
     def spread(self, tokens: int) -> "Windows":
         """As many of them as score about so many tokens, evenly from the first to the last."""
@@ -70,13 +66,13 @@ class Windows:
         return Windows(self.starts[chosen], self.lengths[chosen], self.scored[chosen])
 
 
-def surprise(
+def nll(
     model: Decoder,
     ids: np.ndarray,
     windows: Windows,
     *,
     bfloat16: bool = False,
-    progress: Callable[[int], None] | None = None,
+    progress: Progress | None = None,
 ) -> tuple[float, int]:
     """The sum of - log p over the scored tokens, and how many these are."""
     device = next(model.parameters()).device
@@ -88,7 +84,7 @@ def surprise(
         most = max(budget // split // int(windows.lengths.max(initial=1)), 1)
         for first in range(0, len(windows.starts), most):
             own = slice(first, first + most)
-            batch = text_batch(ids, windows.starts[own], windows.lengths[own], None)
+            batch = block_batch(ids, windows.starts[own], windows.lengths[own], None)
             skipped = windows.lengths[own] - windows.scored[own]
             before = np.repeat(skipped, windows.lengths[own])
             labels = batch.labels.where(batch.text.layout.positions >= torch.from_numpy(before), HIDDEN)

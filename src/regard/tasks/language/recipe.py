@@ -5,15 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from regard.config import check_choices
-from regard.data import BatchConfig
 from regard.models.shape import LanguageShape
-from regard.tasks.documents import DocumentsConfig, is_table
-from regard.tasks.encoders.recipe import as_list, given, refuse_tokenizer
-from regard.tasks.recipe import Kind, Tables
-from regard.text import TokenizerConfig
-from regard.train.average import AverageConfig
-from regard.train.optim import OptimizerConfig
-from regard.train.trainer import TrainConfig
+from regard.tasks.base.documents import DocumentsConfig, is_table
+from regard.tasks.base.recipe import Recipe, RecipeSpec, Tables
+from regard.tasks.base.suited import given, paced, plain_lists, suited_rate
+from regard.train.objectives import SmoothingConfig
 
 RATES = {"tiny": 2e-3, "small": 1e-3, "base": 6e-4}
 STARTED_RATE = 1e-4
@@ -33,16 +29,6 @@ class ContextConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LanguageLossConfig:
-    label_smoothing: float = 0.0
-    """Share of the probability that is spread over the whole vocabulary."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.label_smoothing < 1:
-            raise ValueError(f"label_smoothing={self.label_smoothing} must be in [0, 1)")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class LanguageValidConfig:
     metric: Literal["loss"] = "loss"
     """Which figure says that a model is better: the loss of a token."""
@@ -59,17 +45,12 @@ class LanguageValidConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LanguageRecipe:
+class LanguageRecipe(Recipe):
     task: Literal["language"] = "language"
     data: DocumentsConfig
-    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     model: LanguageShape = field(default_factory=LanguageShape)
     context: ContextConfig = field(default_factory=ContextConfig)
-    batch: BatchConfig = field(default_factory=BatchConfig)
-    loss: LanguageLossConfig = field(default_factory=LanguageLossConfig)
-    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
-    average: AverageConfig = field(default_factory=AverageConfig)
-    train: TrainConfig = field(default_factory=TrainConfig)
+    loss: SmoothingConfig = field(default_factory=SmoothingConfig)
     valid: LanguageValidConfig = field(default_factory=LanguageValidConfig)
 
     def __post_init__(self) -> None:
@@ -90,8 +71,7 @@ class LanguageRecipe:
 
 def _plain(plain: dict[str, Any]) -> dict[str, Any]:
     """Unless told otherwise, a file is a document."""
-    refuse_tokenizer(plain)
-    plain = as_list(plain, "train", "valid", "test")
+    plain = plain_lists(plain)
     data = plain["data"]
     if isinstance(data, Mapping) and "documents" not in data:
         names = data.get("train")
@@ -115,31 +95,26 @@ def _suited(
     epoch = max(1.0, tokens / (budget * parts))
     epochs = (3 if cuda else 1) if started else (30 if cuda else 8)
     most = 50_000 if cuda else 4000
-    steps = given(plain, "train", "steps", int(min(most, max(200, round(epochs * epoch)))))
-    expected = steps
-    minutes = given(plain, "train", "minutes", 0)
-    if minutes and "steps" not in plain.get("train", {}):
-        expected, steps = min(steps, max(100, round(60 * minutes * (60 if cuda else 5)))), 1_000_000
+    usual = int(min(most, max(200, round(epochs * epoch))))
+    steps, expected = paced(plain, usual, per_second=60 if cuda else 5)
+    log_every = max(1, min(100, expected // 50))
     again = expected > 1.5 * epoch
+    schedule = given(plain, "optimizer", "schedule", "cosine")
     tables: Tables = {
         "model": {} if started else {"preset": preset, "dropout": 0.1 if again else 0.0},
         "context": {"tokens": context},
         "batch": {"tokens": budget, "parts": parts, "seed": recipe.train.seed},
         "optimizer": {
-            "learning_rate": STARTED_RATE if started else RATES[preset],
+            "learning_rate": suited_rate(plain, STARTED_RATE if started else RATES[preset]),
             "schedule": "cosine",
             "warmup": max(1, min(1000, expected // 5, max(50, round(0.04 * expected)))),
-            "final": 0.1,
+            **({"final": 0.1} if schedule in ("cosine", "linear") else {}),
             "betas": [0.9, 0.98],
             "eps": 1e-8,
             "weight_decay": 0.1,
         },
         "average": {"decay": round(min(0.999, 1 - 10 / max(expected, 20)), 5)},
-        "train": {
-            "steps": steps,
-            "validate_every": max(50, expected // 10),
-            "log_every": max(1, min(100, expected // 50)),
-        },
+        "train": {"steps": steps, "validate_every": max(50, expected // 10), "log_every": log_every},
     }
     if not started:
         tables["tokenizer"] = {"kind": kind}
@@ -148,4 +123,4 @@ def _suited(
     return tables
 
 
-LANGUAGE = Kind(LanguageRecipe, _suited, _plain, 'train = "train.txt"')
+RECIPE = RecipeSpec(LanguageRecipe, _suited, _plain, 'train = "train.txt"')

@@ -7,15 +7,14 @@ from pathlib import Path
 import torch
 
 from regard.config import ConfigError, from_dict, to_dict
-from regard.hub import DecoderCheckpoint, is_decoder, is_foreign, read_decoder
+from regard.hub import DecoderCheckpoint, is_foreign, read_decoder
 from regard.models.decoder import Decoder, DecoderConfig
-from regard.tasks.folder import (
-    FORMAT,
+from regard.tasks.base.folder import (
     FolderError,
     load_weights,
     read_config,
     whole,
-    write_json,
+    write_config,
     write_weights,
 )
 from regard.tasks.language.recipe import LanguageRecipe
@@ -50,14 +49,7 @@ def save_language(checkpoint: DecoderCheckpoint, folder: Path) -> None:
     checkpoint.tokenizer.save(folder / "tokenizer.json")
     write_weights(folder, checkpoint.weights)
     about = {"model": to_dict(checkpoint.config), "longest": checkpoint.longest}
-    write_json(folder / "config.json", {"format": FORMAT, "task": "language", **about})
-
-
-def is_language(folder: Path) -> bool:
-    """Whether a folder holds a language model, whoever wrote it."""
-    if is_foreign(folder):
-        return is_decoder(folder)
-    return read_config(folder).get("task") == "language"
+    write_config(folder, "language", about)
 
 
 def built(checkpoint: DecoderCheckpoint, where: Path | str, config: DecoderConfig | None = None) -> Decoder:

@@ -132,8 +132,8 @@ class Aligner:
         if not self.related:
             return Judgement(evidence, np.zeros(len(left), bool), ())
         runs = self._runs(left, right, evidence)
-        told = np.minimum(*self._sizes(left, right)) >= _FEW
-        unlike = told & (evidence < self._bar * self._longer(left, right)) & self.sure
+        enough = np.minimum(*self._sizes(left, right)) >= _FEW
+        unlike = enough & (evidence < self._bar * self._longer(left, right)) & self.sure
         for run in runs:
             unlike[run.start : run.stop] = False
         return Judgement(evidence, unlike, tuple(runs))

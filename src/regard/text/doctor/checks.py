@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.text.doctor.drafts import NEVER, Draft, Place, Rule, severity
+from regard.text.doctor.drafts import NEVER, Draft, Location, Rule, severity
 from regard.text.doctor.findings import Example
 from regard.text.doctor.survey import SideSurvey, Survey
 
@@ -84,7 +84,7 @@ def repeated(split: str, survey: Survey) -> Iterator[Draft]:
         worst = np.argsort(-times, kind="stable")[:20]
         firsts, seconds = order[starts[worst]], order[np.minimum(starts[worst] + 1, len(order) - 1)]
         places = [
-            Place(int(second), f"{time} times, first at", (split, int(first)))
+            Location(int(second), f"{time} times, first at", (split, int(first)))
             for first, second, time in zip(firsts, seconds, times[worst], strict=True)
             if time > 1
         ]
@@ -94,9 +94,8 @@ def repeated(split: str, survey: Survey) -> Iterator[Draft]:
     _, first, inverse = np.unique(survey.source.normal, return_index=True, return_inverse=True)
     first = first[inverse]
     differs = (survey.target.normal != survey.target.normal[first]) & (survey.source.normal != 0)
-    rule = Rule(
-        "several translations", "the same source with another target", "fine, if all are right", NEVER
-    )
+    text = "the same source with another target"
+    rule = Rule("several translations", text, "fine, if all are right", NEVER)
     yield from rule.draft(split, differs, lambda i: "compare", beside=lambda i: (split, int(first[i])))
 
 
@@ -135,9 +134,8 @@ def scripts(split: str, survey: Survey) -> Iterator[Draft]:
         counts[0] = 0  # those that have too few letters
         usual = (counts >= 0.1 * counts.sum()) | (np.arange(len(counts)) == 0)
         listed = " and ".join(side.script_names[i].title() for i in np.flatnonzero(usual) if i)
-        rule = Rule(
-            f"wrong script in {name}", f"written in another script than {listed}", "remove them", 0.001, 0.1
-        )
+        text = f"written in another script than {listed}"
+        rule = Rule(f"wrong script in {name}", text, "remove them", 0.001, 0.1)
         yield from rule.draft(split, ~usual[side.scripts], _script_namer(side))
 
 
@@ -146,9 +144,8 @@ def damage(split: str, survey: Survey) -> Iterator[Draft]:
         shown = dict(survey.target.traces[kind]) | dict(survey.source.traces[kind])
         faulty = np.zeros(len(survey), bool)
         faulty[[*shown]] = True
-        rule = Rule(
-            name, text, remedy, 0.001, 0.2 if kind in ("replacement", "unknown", "mojibake") else NEVER
-        )
+        error = 0.2 if kind in ("replacement", "unknown", "mojibake") else NEVER
+        rule = Rule(name, text, remedy, 0.001, error)
         yield from rule.draft(split, faulty, _shower(shown))
 
 
@@ -159,22 +156,15 @@ def tokens(split: str, survey: Survey, longest: int | None) -> Iterator[Draft]:
         if unknown.any():
             share = unknown.sum() / total
             worst = np.argsort(-unknown / np.maximum(side.tokens, 1), kind="stable")[:20]
-            places = [Place(int(i), f"{unknown[i]} of {side.tokens[i]} tokens") for i in worst if unknown[i]]
-            yield Draft(
-                f"unknown tokens in {name}",
-                severity(share, 0.001, 0.1),
-                split,
-                int(unknown.sum()),
-                total,
-                "the model sees nothing there",
-                "train the tokenizer on this text, or take one with bytes",
-                places,
-            )
+            told = {int(i): f"{unknown[i]} of {side.tokens[i]} tokens" for i in worst if unknown[i]}
+            places = [Location(number, why) for number, why in told.items()]
+            about = f"unknown tokens in {name}", severity(share, 0.001, 0.1), split, int(unknown.sum()), total
+            remedy = "train the tokenizer on this text, or take one with bytes"
+            yield Draft(*about, "the model sees nothing there", remedy, places)
         if words and total / words > 4:
             text = f"{total / words:.1f} tokens a word: the tokenizer was made for other text"
-            yield Draft(
-                f"cut small in {name}", "warning", split, total, total, text, "train one on this text"
-            )
+            remedy = "train one on this text"
+            yield Draft(f"cut small in {name}", "warning", split, total, total, text, remedy)
     if longest is not None:
         most = np.maximum(survey.source.tokens, survey.target.tokens)
         text = f"longer than the {longest} tokens that the model takes"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from regard.text.doctor.alignment import Aligner, Judgement, Run, Words
 from regard.text.doctor.checks import FEW_WORDS, SIDES, UNPAIRED, both, copied
-from regard.text.doctor.drafts import Draft, Mask, Place, Rule
+from regard.text.doctor.drafts import Draft, Location, Mask, Rule
 from regard.text.doctor.findings import Example
 from regard.text.doctor.survey import Ledger, Survey
 
@@ -29,9 +29,8 @@ def leaks(surveys: Mapping[str, Survey]) -> Iterator[Draft]:
         exact, seen_exact = (both(each.source.exact, each.target.exact) for each in (survey, seen))
         leaked = enough & np.isin(pairs, seen_pairs)
         letters = int((leaked & np.isin(exact, seen_exact)).sum())
-        text = (
-            f"pairs of {split} stand in {other} too, {letters:,} of them to the letter: scores will flatter"
-        )
+        where = f"pairs of {split} stand in {other} too"
+        text = f"{where}, {letters:,} of them to the letter: scores will flatter"
         rule = Rule("leak", text, f"remove them from {other}", 0.002, 0.1)
         yield from rule.draft(split, leaked, lambda i: "also at", beside=_finder(pairs, other, seen_pairs))
         sources = enough & ~leaked & np.isin(survey.source.normal, seen.source.normal)
@@ -65,18 +64,17 @@ def _languages(
     coverage = _coverage(usual.sides[side].words, common)
     for split, survey in surveys.items():
         words = survey.sides[side].words
-        told = (words.counts >= FEW_WORDS) & ~copied(survey)
+        enough = (words.counts >= FEW_WORDS) & ~copied(survey)
         sums = words.sums(leaning)
-        swapped = told & (sums < -_SURE) & (sums < -1.5 * words.counts)
+        swapped = enough & (sums < -_SURE) & (sums < -1.5 * words.counts)
         text = f"lines of the {SIDES[side]} read like the {SIDES[1 - side]}'s language"
         rule = Rule(f"{SIDES[side]} untranslated", text, "translate or remove them", 0.002, 0.2)
         yield from rule.draft(split, swapped, lambda i: "the other side's words", badness=-sums)
         surprise = _surprise(words.sums(common), words.counts, coverage)
-        foreign = told & ~swapped & (surprise > _UNLIKELY)
+        foreign = enough & ~swapped & (surprise > _UNLIKELY)
         hardly = f"lines of the {SIDES[side]} have hardly any of its {_COMMON} commonest words"
-        rule = Rule(
-            f"{SIDES[side]} foreign", f"{hardly}: a third language, or a list", "remove them", 0.005, 0.2
-        )
+        text = f"{hardly}: a third language, or a list"
+        rule = Rule(f"{SIDES[side]} foreign", text, "remove them", 0.005, 0.2)
         yield from rule.draft(split, foreign, lambda i: "hardly a common word", badness=surprise)
         excused[split] |= swapped | foreign
 
@@ -127,7 +125,7 @@ def _out_of_step(split: str, total: int, first: int, runs: tuple[Run, ...]) -> I
     if not runs:
         return
     places = [
-        Place(first + run.start, f"for {run.stop - run.start:,} lines, {_told(run.shift)}") for run in runs
+        Location(first + run.start, f"for {run.stop - run.start:,} lines, {_told(run.shift)}") for run in runs
     ]
     count = sum(run.stop - run.start for run in runs)
     text = f"from {{place}} on, targets fit the source better {_told(runs[0].shift)}"

@@ -17,7 +17,7 @@ _KEPT = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     number: int
     why: str
     beside: tuple[str, int] | None = None
@@ -34,7 +34,7 @@ class Draft:
     text: str
     """{place} is where the first example's target stands."""
     remedy: str
-    places: Sequence[Place] = ()
+    places: Sequence[Location] = ()
     examples: Sequence[Example] = ()
     """Those that are no pairs."""
 
@@ -68,7 +68,7 @@ class Rule:
             return
         if badness is not None:
             numbers = numbers[np.argsort(-badness[numbers], kind="stable")]
-        places = [Place(int(number), why(int(number)), beside(int(number))) for number in numbers[:_KEPT]]
+        places = [Location(int(number), why(int(number)), beside(int(number))) for number in numbers[:_KEPT]]
         share = len(numbers) / len(faulty)
         how_bad = severity(share, self.warning, self.error)
         yield Draft(self.name, how_bad, split, len(numbers), len(faulty), self.text, self.remedy, places)

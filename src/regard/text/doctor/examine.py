@@ -78,16 +78,8 @@ def _finding(draft: Draft, pairs: Mapping[tuple[str, int], Pair], examples: int)
         beside = "" if place.beside is None else f" {pairs[place.beside].origin}"
         shown.append(Example(_where(pair), pair.source, pair.target, place.why + beside))
         text = text.replace("{place}", str(pair.target_origin))
-    return Finding(
-        draft.name,
-        draft.severity,
-        draft.split,
-        draft.count,
-        draft.total,
-        text,
-        draft.remedy,
-        tuple(shown[:examples]),
-    )
+    about = draft.name, draft.severity, draft.split, draft.count, draft.total
+    return Finding(*about, text, draft.remedy, tuple(shown[:examples]))
 
 
 def _where(pair: Pair) -> str:

@@ -65,11 +65,9 @@ class Report:
         for severity in ("error", "warning"):
             names = [finding.name for finding in self.findings if finding.severity == severity]
             if names:
-                listed = ", ".join(dict.fromkeys(names))
-                start = (
-                    "do not train on this yet" if severity == "error" else "training makes sense, but look at"
-                )
-                return f"{start}: {listed}"
+                bad = severity == "error"
+                start = "do not train on this yet" if bad else "training makes sense, but look at"
+                return f"{start}: {', '.join(dict.fromkeys(names))}"
         return "fit for training"
 
     def to_dict(self) -> dict[str, Any]:

@@ -14,45 +14,20 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal, get_args
 
-from regard.text.phrasebook.words import ONES, TENS, Adjective, Case, Forms, Noun, Two, Verb
+from regard.text.phrasebook.words import ENDINGS, ONES, TENS, Adjective, Case, Forms, Noun, Two, Verb
 
 CASES: tuple[Case, ...] = get_args(Case)
 Table = dict[Case, dict[str, str]]
 """By case, then by gender, or "p" in the plural."""
 
 
-def table(rows: str) -> Table:
-    """Rows are the cases, columns are m, f, n and plural; a dash is an empty place."""
-    lines = [["" if word == "-" else word for word in line.split()] for line in rows.strip().splitlines()]
-    return {case: dict(zip("mfnp", line, strict=True)) for case, line in zip(CASES, lines, strict=True)}
+def table(name: str) -> Table:
+    rows = [["" if word == "-" else word for word in row.split()] for row in ENDINGS[name]]
+    return {case: dict(zip("mfnp", row, strict=True)) for case, row in zip(CASES, rows, strict=True)}
 
 
-DEFINITE = table("""
-    der  die  das  die
-    den  die  das  die
-    dem  der  dem  den
-""")
-INDEFINITE = table("""
-    -    e    -    e
-    en   e    -    e
-    em   er   em   en
-""")
-STRONG = table("""
-    er   e    es   e
-    en   e    es   e
-    em   er   em   en
-""")
-MIXED = table("""
-    er   e    es   en
-    en   e    es   en
-    en   en   en   en
-""")
-WEAK = table("""
-    e    e    e    en
-    en   e    e    en
-    en   en   en   en
-""")
-NONE = table("- - - -\n - - - -\n - - - -")
+DEFINITE, INDEFINITE, STRONG = table("definite"), table("indefinite"), table("strong")
+MIXED, WEAK, NONE = table("mixed"), table("weak"), table("none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +56,10 @@ MANY = Determiner("", "many", "viel", STRONG, STRONG)
 HOW_MANY = Determiner("", "how many", "wie viel", STRONG, STRONG)
 POSSESSIVE = tuple(
     Determiner(english, english, german, INDEFINITE, MIXED)
-    for english, german in (
-        ("my", "mein"),
-        ("your", "dein"),
-        ("his", "sein"),
-        ("her", "ihr"),
-        ("our", "unser"),
-        ("their", "ihr"),
+    for english, german in zip(
+        ("my", "your", "his", "her", "our", "their"),
+        ("mein", "dein", "sein", "ihr", "unser", "ihr"),
+        strict=True,
     )
 )
 
@@ -172,7 +144,6 @@ PRONOUNS = (
     pronoun("we", "us", "wir uns uns", 3),
     pronoun("they", "them", "sie sie ihnen", 4),
 )
-IT = pronoun("it", "it", "es es ihm", 2)
 WHO = pronoun("who", "whom", "wer wen wem", 2)
 
 

@@ -7,7 +7,7 @@ for whom and when. Any construction can be built on any of them, since all are a
 from collections.abc import Callable, Sequence
 from functools import cache
 from random import Random
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from regard.text.phrasebook import grammar, words
 from regard.text.phrasebook.grammar import Adverbial, Clause, Determiner, Modal, Phrase, Tense
@@ -58,46 +58,7 @@ KIN, UNOWNED, NEAR, TO = map(nouns, (words.KIN, words.UNOWNED, words.NEAR, words
 
 # Noun phrases
 
-Decision = tuple[Literal["the", "a", "my", "this", "every", "bare", "number", "many"], bool]
-"""A determiner, and whether the noun is in the plural."""
-Decisions = tuple[tuple[Decision, float], ...]
-"""With their weights."""
-
-COUNTED: Decisions = (
-    (("the", False), 0.31),
-    (("a", False), 0.23),
-    (("my", False), 0.14),
-    (("this", False), 0.06),
-    (("the", True), 0.06),
-    (("my", True), 0.04),
-    (("bare", True), 0.05),
-    (("number", True), 0.08),
-    (("many", True), 0.03),
-)
-MASS: Decisions = (
-    (("bare", False), 0.45),
-    (("this", False), 0.07),
-    (("my", False), 0.13),
-    (("the", False), 0.35),
-)
-SUBJECT: Decisions = (
-    (("the", False), 0.5),
-    (("my", False), 0.24),
-    (("a", False), 0.04),
-    (("this", False), 0.05),
-    (("every", False), 0.03),
-    (("the", True), 0.06),
-    (("my", True), 0.03),
-    (("number", True), 0.03),
-    (("many", True), 0.02),
-)
-KNOWN: Decisions = (
-    (("the", False), 0.58),
-    (("my", False), 0.24),
-    (("this", False), 0.06),
-    (("the", True), 0.07),
-    (("my", True), 0.05),
-)
+COUNTED, MASS, SUBJECT, KNOWN = (words.DECISIONS[name] for name in ("counted", "mass", "subject", "known"))
 KNOWN_MASS = MASS[1:]
 DETERMINERS = {"the": grammar.THE, "a": grammar.A, "this": grammar.THIS, "every": grammar.EVERY}
 DETERMINERS |= {"bare": grammar.BARE, "many": grammar.MANY}
@@ -116,7 +77,7 @@ def adjective(dice: Dice, noun: Noun, probability: float) -> Adjective | None:
     return dice.pick(words.DESCRIBES[KINDS[noun]]) if dice.chance(probability) else None
 
 
-def describe(dice: Dice, noun: Noun, decisions: Decisions, plain: bool = False) -> Phrase:
+def describe(dice: Dice, noun: Noun, decisions: words.Decisions, plain: bool = False) -> Phrase:
     if not noun.english_plural:
         decisions = KNOWN_MASS if decisions is KNOWN else MASS
     word, plural = dice.weigh(decisions)
@@ -124,9 +85,8 @@ def describe(dice: Dice, noun: Noun, decisions: Decisions, plain: bool = False) 
         word = "my"
     elif noun in UNOWNED and word == "my":
         word = "the"
-    return grammar.phrase(
-        determiner(dice, word, noun), noun, adjective(dice, noun, 0.12 if plain else 0.4), plural
-    )
+    article = determiner(dice, word, noun)
+    return grammar.phrase(article, noun, adjective(dice, noun, 0.12 if plain else 0.4), plural)
 
 
 def person(dice: Dice, plain: bool = False) -> Phrase:
@@ -306,9 +266,8 @@ def being(dice: Dice, plain: bool, negative: bool) -> Clause:
     combinations = ((quality.english, first.noun.english),) if first.noun else ()
     very = dice.chance(0.3) and quality.english not in COLOURS and not negative
     like = Adverbial("very " * very + quality.english, "sehr " * very + quality.german, combinations)
-    return Clause(
-        first, words.BE, "past" if dice.chance(0.3) else "present", elsewhere=[like], negative=negative
-    )
+    tense: Tense = "past" if dice.chance(0.3) else "present"
+    return Clause(first, words.BE, tense, elsewhere=[like], negative=negative)
 
 
 def lying(dice: Dice, plain: bool, negative: bool) -> Clause:
@@ -316,9 +275,8 @@ def lying(dice: Dice, plain: bool, negative: bool) -> Clause:
     first = describe(dice, dice.pick(PORTABLE), KNOWN, plain)
     where = dice.pick((("on", "auf"), ("under", "unter"), ("next to", "neben")))
     on = prepositional(dice, *where, "dative", words.NOUNS["surface"])
-    return Clause(
-        first, words.BE, "past" if dice.chance(0.3) else "present", elsewhere=[on], negative=negative
-    )
+    tense: Tense = "past" if dice.chance(0.3) else "present"
+    return Clause(first, words.BE, tense, elsewhere=[on], negative=negative)
 
 
 def numbered(dice: Dice, plain: bool, negative: bool) -> Clause:

@@ -231,16 +231,13 @@ def comparison(dice: Dice) -> Draft:
 def existence(dice: Dice) -> Draft:
     """There is, there are: German puts the place first."""
     noun = dice.pick(sense.nouns("animal vehicle man woman boy girl"))
-    thing = sense.describe(dice, noun, EXISTING)
+    thing = sense.describe(dice, noun, words.DECISIONS["existing"])
     where = sense.spot(dice, outside=noun in words.NOUNS["vehicle"])
     tense: Tense = "past" if dice.chance(0.3) else "present"
     clause = Clause(thing, words.BE, tense, elsewhere=[where])
     there, _ = grammar.english_verb(clause, support=False)
     german = grammar.german(replace(clause, elsewhere=[]), front=where.german)
     return (f"there {there} {thing.english} {where.english}", german), ".", [clause]
-
-
-EXISTING: sense.Decisions = ((("a", False), 0.6), (("number", True), 0.25), (("many", True), 0.15))
 
 
 def time(dice: Dice) -> Draft:

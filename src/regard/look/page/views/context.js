@@ -4,12 +4,12 @@ view({
   name: 'context',
   title: 'Words in context',
   help: 'One word in several sentences. Below the first layer it is nearly the same vector everywhere; each layer mixes in more of its sentence. The distance of two vectors is 1 - cosine: 0 for the same direction.',
-  fits: (own) => ['embedder', 'masked language model', 'classifier', 'tagger'].includes(own.kind),
+  fits: (own) => own.views.includes('context'),
   draw: (root) => drawContext(root),
 });
 
 const CONTEXT = { word: null, sentences: '', layer: null, pair: 0 };
-const CONTEXT_COLOURS = ['--mark', '--other', '--ink'], CONTEXT_DASHES = [[], [8, 4], [2, 3], [9, 3, 2, 3]], TOLD_APART = 10;
+const CONTEXT_COLOURS = ['--mark', '--other', '--ink'], CONTEXT_DASHES = [[], [8, 4], [2, 3], [9, 3, 2, 3]], LABELLED = 10;
 
 async function drawContext(root) {
   await trying(async () => {
@@ -57,15 +57,15 @@ function drawMoves(root, given, answer) {
   const furthest = last.indexOf(Math.min(...last)), nearest = last.indexOf(Math.max(...last));
   const chart = el('canvas', { id: 'context-lines', role: 'img', 'aria-label': 'The distance of each pair of sentences, layer by layer; the table has the numbers' });
   const map = el('canvas', { id: 'context-map', role: 'img', 'aria-label': 'The word in each sentence as a point' });
-  const table = el('div', { class: 'scroll' }), told = el('p', { id: 'context-pair', 'aria-live': 'polite' }), mapped = el('p', { class: 'faint' });
+  const table = el('div', { class: 'scroll' }), caption = el('p', { id: 'context-pair', 'aria-live': 'polite' }), mapped = el('p', { class: 'faint' });
   const heading = el('h3', {});
   const range = slider('Layer', 0, layers - 1, CONTEXT.layer, (layer) => { CONTEXT.layer = layer; paint(); }, { id: 'context-layer' });
 
   function pairLine(at) {
     const [one, other] = pairs[at], values = cosines.map((layer) => 1 - layer[at]), chosen = at === CONTEXT.pair;
-    const told = pairs.length <= TOLD_APART || chosen || at === furthest || at === nearest;
-    if (!told) return { values, colour: '--faint', alpha: 0.35, width: 1 };
-    const style = pairs.length <= TOLD_APART ? at : chosen ? 0 : at === furthest ? 1 : 2;
+    const labelled = pairs.length <= LABELLED || chosen || at === furthest || at === nearest;
+    if (!labelled) return { values, colour: '--faint', alpha: 0.35, width: 1 };
+    const style = pairs.length <= LABELLED ? at : chosen ? 0 : at === furthest ? 1 : 2;
     return {
       values, name: `${one + 1}–${other + 1}`, width: chosen ? 3.5 : 1.7,
       colour: CONTEXT_COLOURS[style % CONTEXT_COLOURS.length], dash: CONTEXT_DASHES[style % CONTEXT_DASHES.length],
@@ -77,7 +77,7 @@ function drawMoves(root, given, answer) {
     range.querySelector('output').textContent = layerName(layer);
     range.querySelector('input').setAttribute('aria-valuetext', layerName(layer));
     heading.textContent = `Cosines: ${layerName(layer)}`;
-    told.textContent = `“${answer.word}” in ${one + 1} and ${other + 1}, ${layerName(layer)}: cosine ${fixed(cosine)}, distance ${fixed(1 - cosine)}. `
+    caption.textContent = `“${answer.word}” in ${one + 1} and ${other + 1}, ${layerName(layer)}: cosine ${fixed(cosine)}, distance ${fixed(1 - cosine)}. `
       + `It was ${fixed(1 - cosines[0][CONTEXT.pair])} at the embedding and is ${fixed(1 - last[CONTEXT.pair])} at the end.`;
     plotLines(chart, {
       count: layers, xLabel: (i) => (i === 0 ? 'emb.' : String(i)), xName: 'layer', yName: 'distance, 1 - cosine', at: layer, height: innerWidth < 600 ? 300 : 420,
@@ -96,10 +96,10 @@ function drawMoves(root, given, answer) {
       return el('li', {}, part(0, start), el('mark', {}, part(start, end)), part(end));
     })),
     el('div', { class: 'row' }, range),
-    told,
+    caption,
     el('div', { class: 'split context-split' },
       el('section', {}, el('h3', {}, 'How far apart two sentences are'), chart,
-        pairs.length > TOLD_APART ? el('p', { class: 'faint' }, 'Named: the chosen pair, and the furthest and the nearest at the end.') : null),
+        pairs.length > LABELLED ? el('p', { class: 'faint' }, 'Named: the chosen pair, and the furthest and the nearest at the end.') : null),
       el('section', {}, heading, table, el('h3', {}, 'Map'), map, mapped)));
   paint();
 }

@@ -4,7 +4,7 @@ view({
   name: 'continue',
   title: 'Continue',
   help: 'How the model goes on. Under each token stands the probability that the model gave it. Click on a candidate to append it, or on a token to see what else was likely there, and to take that instead.',
-  fits: (own) => own.kind === 'language model',
+  fits: (own) => own.views.includes('continue'),
   draw: (root) => withText(root, drawContinue),
 });
 
@@ -25,7 +25,7 @@ async function drawContinue(root) {
   async function go(kept, ids, more = {}, focus = null) {
     const number = latest += 1, wanted = () => root.isConnected && number === latest; // else something else is on its way
     return trying(async () => {
-      const answer = await ask('go_on', { text: going.text, kept, ids, ...more });
+      const answer = await ask('complete', { text: going.text, kept, ids, ...more });
       if (!wanted()) return;
       if (going.answer) going.before.push({ kept: going.kept, ids: going.ids, answer: going.answer });
       Object.assign(going, { kept, ids: answer.written, place: null, answer });

@@ -45,7 +45,7 @@ view({
   name: 'fill',
   title: 'Fill',
   help: 'What the model would put in. Click on a word to hide it, or write [MASK] in its place; click on a candidate to put it in. Several masks are filled each on its own.',
-  fits: (own) => own.kind === 'masked language model',
+  fits: (own) => own.views.includes('fill'),
   draw: drawFill,
 });
 

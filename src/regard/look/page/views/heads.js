@@ -123,13 +123,13 @@ async function drawHeads(root, found) {
   await change();
 }
 
-/** One head as it is wished: tokens or words, with special tokens or without. */
+/** One head as asked for: tokens or words, with special tokens or without. */
 function headShown(found, answer) {
   const place = found.places[state.place];
   const weights = numbers(answer.weights);
-  const wish = { words: state.words, specials: state.specials };
+  const options = { words: state.words, specials: state.specials };
   const [rows, columns] = [place.queries, place.keys].map((side) => {
-    const own = units(found.tokens[side], wish);
+    const own = units(found.tokens[side], options);
     return own.length ? own : units(found.tokens[side], { words: false, specials: true });
   });
   const [queries, keys] = answer.shape;

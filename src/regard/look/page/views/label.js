@@ -4,8 +4,8 @@ view({
   name: 'label',
   title: 'Label',
   help: 'What the model says of the text, how sure it is, and what it looked at. Attention shows where a vector came from; it is no proof of why.',
-  fits: (own) => own.kind === 'classifier' || own.kind === 'tagger',
-  draw: (root) => withText(root, about.kind === 'tagger' ? drawTags : drawLabels),
+  fits: (own) => own.views.includes('label') || own.views.includes('tags'),
+  draw: (root) => withText(root, about.views.includes('tags') ? drawTags : drawLabels),
 });
 
 const labelling = { look: null, layer: null, word: 0, text: null, all: false };

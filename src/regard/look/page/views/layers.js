@@ -35,7 +35,7 @@ async function drawLayers(root) {
 }
 
 /** What the model predicts with: a decoder where there is one. */
-const layerSide = () => ('decoder' in about.places || about.kind === 'translator' || about.kind === 'language model' ? 'decoder' : 'encoder');
+const layerSide = () => (about.sides.includes('decoder') ? 'decoder' : 'encoder');
 
 function drawLayerTable(root, answer, show) {
   const every = { shares: numbers(answer.shares), rights: numbers(answer.right_shares) };

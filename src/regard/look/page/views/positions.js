@@ -16,7 +16,7 @@ const MOST_D = 512, MOST_N = 256, TURN = 2 * Math.PI;
 
 function drawPositions(root) {
   const below = el('div', {});
-  const sides = about.kind === 'translator' ? ['encoder', 'decoder'] : [about.kind === 'language model' ? 'decoder' : 'encoder'];
+  const { sides } = about;
   const kind = about.positions === 'alibi' ? 'ALiBi' : about.positions;
   const shows = [['sinusoidal', 'Sinusoidal formula'], ['rotary', 'Rotary formula'],
     ...sides.map((side) => [side, `${sides.length > 1 ? `This model’s ${side}` : 'This model'}: ${kind}`])];

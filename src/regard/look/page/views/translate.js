@@ -4,7 +4,7 @@ view({
   name: 'translate',
   title: 'Translate',
   help: 'Type, and the translation appears. Point at a word, on either side, to see what it came from or became. Click a word of the translation for other ways to go on from there.',
-  fits: (own) => own.kind === 'translator',
+  fits: (own) => own.views.includes('translate'),
   draw: drawTranslate,
 });
 

@@ -1,0 +1,102 @@
+"""The command line: argv becomes one call. No logic lives here; help is printed without importing torch.
+
+Commands for every task are in `core` and `plot`; each task brings its own (`regard.tasks.registry`), and so
+do plugins, which are loaded before the commands are known: regard --plugin mine.py train recipe.toml
+"""
+
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from regard import __version__
+from regard.cli import core
+from regard.cli.plot import plot_app
+from regard.meaning import cli as meaning
+from regard.plugins import load_installed, load_plugin
+from regard.tasks import registry
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"regard {__version__}")
+        raise typer.Exit
+
+
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True),
+    ] = False,
+    plugin: Annotated[
+        list[str] | None,
+        typer.Option("--plugin", help="A Python file that registers parts of its own; may be repeated."),
+    ] = None,
+) -> None:
+    """The Transformer, whole: from raw text to a trained model."""
+
+
+def build() -> typer.Typer:
+    """All commands: those of every task, of the tasks there are, and of what stands on vectors."""
+    app = typer.Typer(
+        name="regard",
+        help="The Transformer, whole: from raw text to a trained model.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(root)
+    commands: list[Callable[..., None]] = [core.check, core.train, *registry.commands(), *meaning.COMMANDS]
+    for command in (*commands, core.evaluate):
+        app.command()(command)
+    app.command(name="import")(core.import_model)
+    app.command(name="export")(core.export_model)
+    app.command()(core.look)
+    app.add_typer(plot_app, name="plot")
+    for command in (core.bench, core.phrasebook):
+        app.command()(command)
+    return app
+
+
+def main() -> None:
+    warnings.showwarning = lambda message, *_, **__: typer.echo(f"warning: {message}", err=True)
+    try:
+        _load_plugins(sys.argv[1:])
+        app = build()
+        if _is_unknown(app, sys.argv[1:]):  # a plugin that is installed may have the command
+            load_installed()
+            app = build()
+        app()
+    except (ValueError, OSError, RuntimeError) as error:
+        if os.environ.get("REGARD_TRACEBACK") or not _is_told(error):
+            raise
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(1)
+
+
+def _load_plugins(argv: list[str]) -> None:
+    """What --plugin names, before the command; a plugin may bring commands, so it comes before they are
+    parsed."""
+    names = []
+    while argv and argv[0].startswith("--plugin"):
+        option, sign, value = argv[0].partition("=")
+        if option != "--plugin" or (not sign and len(argv) < 2):
+            break
+        names.append(value if sign else argv[1])
+        argv = argv[1:] if sign else argv[2:]
+    for name in names:
+        load_plugin(name)
+
+
+def _is_unknown(app: typer.Typer, argv: list[str]) -> bool:
+    """Whether the command line begins with a command that is none of these."""
+    known = {each.name or getattr(each.callback, "__name__", "") for each in app.registered_commands}
+    return bool(argv) and not argv[0].startswith("-") and argv[0] not in {*known, "plot"}
+
+
+def _is_told(error: Any) -> bool:
+    """Whether the message is meant for the user: an error of ours, or a value that was refused."""
+    return isinstance(error, ValueError | OSError) or type(error).__module__.startswith("regard.")

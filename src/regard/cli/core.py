@@ -1,0 +1,228 @@
+"""Commands that are for every task: check, train, evaluate, import, export, look, bench. Imports no torch."""
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from regard.tasks.base.options import Device, Json, Model, To, command
+
+Settings = Annotated[
+    list[str] | None, typer.Argument(help="Values on top of the recipe: model.layers=4 data.root=DIR")
+]
+
+
+def check(
+    recipe: Annotated[str | None, typer.Argument(help="A recipe whose text is looked at.")] = None,
+    settings: Settings = None,
+    pairs: Annotated[
+        tuple[Path, Path] | None, typer.Option("--pairs", help="Two files instead of a recipe.")
+    ] = None,
+    examples: Annotated[int, typer.Option("--examples", help="Shown for each finding.")] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Is this text fit to train on? Exits with 1 if not."""
+    import json
+
+    from rich.console import Console
+
+    from regard.tasks import check as doctor
+
+    console = Console(quiet=as_json)
+    report = doctor.check(recipe, settings or [], pairs, examples=examples, console=console)
+    if as_json:
+        typer.echo(json.dumps(report.to_dict(), ensure_ascii=False, indent=1))
+    raise typer.Exit(0 if report.ok else 1)
+
+
+def train(
+    recipe: Annotated[str | None, typer.Argument(help="A TOML file; not needed with --resume.")] = None,
+    settings: Settings = None,
+    out: Annotated[Path, typer.Option("--out", help="The folder that becomes the model.")] = Path(
+        "runs/model"
+    ),
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the run in --out where it stopped.")
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model in --out.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the whole recipe and the expected time; train nothing.")
+    ] = False,
+    no_check: Annotated[bool, typer.Option("--no-check", help="Do not look at the text first.")] = False,
+    seed: Annotated[int | None, typer.Option("--seed", help="The same as train.seed=N batch.seed=N.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option("--seeds", help="So many models, seeds 0, 1, ...: how figures spread.")
+    ] = None,
+    device: Device = "auto",
+) -> None:
+    """Train a model as a recipe says."""
+    from functools import partial
+
+    from regard.tasks import run
+    from regard.tasks.seeds import train_seeds
+
+    values = [*(settings or []), *([] if seed is None else [f"train.seed={seed}", f"batch.seed={seed}"])]
+    if recipe is not None and "=" in recipe:  # with --resume, the first value may stand in the recipe's place
+        values.insert(0, recipe)
+        recipe = None
+    if dry_run:
+        run.dry_run(recipe, *values, device=device)
+        return
+    if seed is not None and seeds is not None:
+        raise typer.BadParameter("--seed and --seeds: give one of the two")
+    train_all = run.fit if seeds is None else partial(train_seeds, seeds=seeds)
+    try:
+        outcome = train_all(
+            recipe, *values, out=out, resume=resume, overwrite=overwrite, check=not no_check, device=device
+        )
+    except KeyboardInterrupt:
+        typer.echo("stopped before the first step; start again with the same command", err=True)
+        raise typer.Exit(130) from None
+    if outcome.stopped is not None:
+        again = f"regard train --resume --out {shlex.quote(str(out))}"
+        if seeds is not None:
+            again = f"the same command and --resume (--seeds {seeds})"
+        typer.echo(f"stopped at step {outcome.step}; continue with: {again}", err=True)
+        raise typer.Exit(128 + outcome.stopped)
+    if os.environ.get("RANK", "0") == "0":
+        typer.echo(f"trained in {outcome.seconds:.0f} s; the model is in {out}")
+
+
+@command("regard.tasks.evaluate", decoding=("beam", "length_penalty"))
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="A model folder, or a file of translations.")],
+    source: Annotated[Path | None, typer.Option("--source", help="What is translated.")] = None,
+    references: Annotated[
+        list[Path] | None, typer.Option("--reference", help="How it should be; may be repeated.")
+    ] = None,
+    labelled: Annotated[
+        list[Path] | None,
+        typer.Option("--labelled", help="For a classifier or tagger: text written as its training text was."),
+    ] = None,
+    text: Annotated[
+        list[Path] | None, typer.Option("--text", help="For a language model: text to predict.")
+    ] = None,
+    stride: Annotated[
+        int, typer.Option("--stride", help="With --text: windows move on by so many tokens; 0: half of one.")
+    ] = 0,
+    context: Annotated[
+        int, typer.Option("--context", help="With --text: tokens of a window; 0: as in training.")
+    ] = 0,
+    scaling: Annotated[
+        Literal["none", "linear", "ntk", "yarn"],
+        typer.Option("--scaling", help="With a --context longer than the trained one: of rotary positions."),
+    ] = "none",
+    against: Annotated[
+        Path | None, typer.Option("--against", help="Another model, or file: is the first one better?")
+    ] = None,
+    to: To = None,
+    lowercase: Annotated[
+        bool, typer.Option("--lowercase", help="Upper and lower case are the same.")
+    ] = False,
+    tokenize: Annotated[
+        str | None,
+        typer.Option("--tokenize", help="sacrebleu's tokenizer for BLEU: 13a, intl, zh, char, ..."),
+    ] = None,
+    as_json: Json = False,
+    device: Device = "auto",
+) -> None:
+    """How good is a model?
+
+    A translator: BLEU, chrF and TER, and whether it is better than another. A classifier or tagger: accuracy,
+    F1 and what fits. A language model: perplexity."""
+
+
+@command("regard.deploy.exchange")
+def import_model(
+    folder: Annotated[Path, typer.Argument(help="A Hugging Face folder.")],
+    out: Annotated[Path, typer.Argument(help="The model folder that it becomes.")],
+) -> None:
+    """Import a BERT, RoBERTa, DistilBERT, sentence-transformers or GPT-2 checkpoint."""
+
+
+@command("regard.deploy.exchange")
+def export_model(
+    model: Model,
+    out: Annotated[Path, typer.Argument(help="The folder to write.")],
+    to: Annotated[
+        Literal["hf", "ctranslate2", "onnx"],
+        typer.Option(
+            "--to",
+            help="hf: what transformers reads; ctranslate2: a translator for that engine; onnx: any model.",
+        ),
+    ] = "hf",
+    precision: Annotated[
+        Literal["float32", "int8"] | None,
+        typer.Option("--precision", help="With ctranslate2: of the weights; float32 unless given."),
+    ] = None,
+    samples: Annotated[
+        Path | None,
+        typer.Option(
+            "--samples", help="With ctranslate2 and onnx: sentences, one a line, that both must read alike."
+        ),
+    ] = None,
+) -> None:
+    """Export a model for other tools."""
+
+
+@command("regard.look.explore")
+def look(
+    model: Model,
+    texts: Annotated[
+        list[str] | None, typer.Argument(help="What the page begins with; with --out, what it shows.")
+    ] = None,
+    second: Annotated[
+        str | None, typer.Option("--second", help="The translation to look at, or the other text of a pair.")
+    ] = None,
+    to: Annotated[str | None, typer.Option("--to", help="Into which language, of several.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Save the page, with its answers, as one .html file.")
+    ] = None,
+    port: Annotated[int, typer.Option("--port", help="0: any that is free.")] = 0,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
+    device: Device = "auto",
+) -> None:
+    """Look inside a model: a page in the browser, on this machine alone."""
+
+
+def bench(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Which ones; unless given, all that this machine can run.")
+    ] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", help="Keep the results here: speed/NAME.json, and speed.md with a picture."),
+    ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option("--write", help="Measure nothing; write speed.md and its picture from what is here."),
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="Show what there is.")] = False,
+) -> None:
+    """Measure speed side by side with other libraries, on this machine."""
+    from rich.console import Console
+
+    from regard.bench import commands
+
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    measured = commands.bench(names or [], to=to, write=write, listed=listed, console=console)
+    raise typer.Exit(0 if measured else 1)
+
+
+def phrasebook(
+    folder: Annotated[Path, typer.Argument(help="Where the files go.")],
+    train: Annotated[int, typer.Option("--train", help="Sentences to learn from.")] = 60_000,
+    valid: Annotated[int, typer.Option("--valid", help="Sentences to validate on.")] = 500,
+    test: Annotated[
+        int, typer.Option("--test", help="Sentences with combinations never learned from.")
+    ] = 1000,
+    seed: Annotated[int, typer.Option("--seed", help="Another seed draws other sentences.")] = 0,
+) -> None:
+    """Write the built-in English-German corpus."""
+    from regard.text.phrasebook import write
+
+    for path in write(folder, train=train, valid=valid, test=test, seed=seed):
+        typer.echo(path)

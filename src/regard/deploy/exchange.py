@@ -1,0 +1,89 @@
+"""Models from other tools and for them: what `regard import` and `regard export` do."""
+
+from pathlib import Path
+
+from rich.console import Console
+
+from regard.config import ConfigError
+from regard.deploy.export import export
+from regard.deploy.folder import Precision
+from regard.deploy.onnx_export import export_onnx
+from regard.hub import is_decoder, is_foreign, read_decoder, read_folder, write_folder
+from regard.tasks.base.encoders import open_encoder, save_checkpoint
+from regard.tasks.base.folder import FolderError
+from regard.tasks.base.task import Export
+from regard.tasks.base.terminal import say
+from regard.tasks.language.start import open_language, save_language
+from regard.tasks.load import load
+from regard.tasks.registry import task_of, task_of_head
+from regard.tasks.translation.translator import open_translator
+from regard.text import read_lines
+
+
+def import_model(folder: Path, out: Path, *, console: Console) -> None:
+    """A Hugging Face folder as one of ours."""
+    _refuse_full(out)
+    if not folder.is_dir() or not is_foreign(folder):
+        raise FolderError(f"{folder}: no Hugging Face folder, it has no config.json with a model_type")
+    fresh: tuple[str, ...] = ()
+    if is_decoder(folder):
+        language = read_decoder(folder)
+        save_language(language, out)
+        weights = language.weights
+    else:
+        checkpoint = read_folder(folder)
+        save_checkpoint(checkpoint, out, task_of_head(checkpoint.config.head.kind).name)
+        weights, fresh = checkpoint.weights, tuple(checkpoint.fresh)
+    count = sum(tensor.numel() for tensor in weights.values())
+    say(console, f"{out}: {count:,} parameters, for regard {task_of(out).command}")
+    if fresh:
+        say(console, f"not in the folder, so at random: {', '.join(fresh[:3])}")
+
+
+def export_model(
+    model: Path,
+    out: Path,
+    *,
+    to: Export = "hf",
+    precision: Precision | None = None,
+    samples: Path | None = None,
+    console: Console,
+) -> None:
+    """One of our models as a folder that transformers reads, and sentence-transformers where it embeds; or a
+    translator as one that CTranslate2 runs; or any model as graphs that onnxruntime runs."""
+    _refuse_full(out)
+    if precision is not None and to != "ctranslate2":
+        raise ConfigError(
+            "--precision is for --to ctranslate2: leave it out, weights are written as they are"
+        )
+    if samples is not None and to == "hf":
+        raise ConfigError(
+            "--samples is for --to ctranslate2 and onnx: leave it out, weights are compared here"
+        )
+    task = task_of(model)
+    if to not in task.exports:
+        raise ConfigError(
+            f"{model}: a {task.noun} is not exported to {to}; choose --to {' or '.join(sorted(task.exports))}"
+        )
+    texts = [] if samples is None else _texts(samples)
+    match to:
+        case "ctranslate2":
+            translator = open_translator(model, device="cpu", precision="float32")
+            export(translator, out, precision=precision or "float32", samples=texts, console=console)
+        case "onnx":
+            export_onnx(load(model, device="cpu", precision="float32"), out, samples=texts, console=console)
+        case "hf":
+            write_folder(open_encoder(model) if task.heads else open_language(model), out)
+            say(console, f"{out}: written, read back, every weight equal")
+
+
+def _texts(file: Path) -> list[str]:
+    texts = [line.text for line in read_lines(file) if line.text.strip()]
+    if not texts:
+        raise ConfigError(f"{file}: no text in it; give sentences, one a line")
+    return texts
+
+
+def _refuse_full(folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigError(f"{folder} is there already: choose another folder")

@@ -1,0 +1,1 @@
+"""What every task shares; it imports none of them."""

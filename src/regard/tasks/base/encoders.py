@@ -1,0 +1,189 @@
+"""Where an encoder comes from: nothing, a model of regard's, or a folder of Hugging Face's."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from regard.config import ConfigError, from_dict, to_dict
+from regard.hub import Checkpoint, is_foreign, read_folder
+from regard.models.headed import Headed, HeadedConfig
+from regard.models.heads import HEADS, HeadConfig
+from regard.models.shape import EncoderShape
+from regard.tasks.base.faster import Precision, settle_precision
+from regard.tasks.base.folder import (
+    FolderError,
+    read_config,
+    weights_path,
+    whole,
+    write_config,
+    write_weights,
+)
+from regard.tasks.base.reading import Reader
+from regard.text import Tokenizer
+from regard.train.ranks import find_device
+
+Started = TypeVar("Started", bound=Any)
+"""A recipe whose model may start from another."""
+
+
+def open_encoder(folder: Path) -> Checkpoint:
+    """The model in a folder, whoever wrote it."""
+    if not folder.is_dir():
+        raise FolderError(
+            f"{folder}: no such folder; give the --out folder of a training, or a Hugging Face one"
+        )
+    if is_foreign(folder):
+        return read_folder(folder)
+    config = read_config(folder)
+    shape = config.get("model", {})
+    if isinstance(shape, Mapping) and shape and "head" not in shape:
+        raise FolderError(
+            f"{folder}/config.json: a model for the task {config.get('task')!r}, which is no encoder with a "
+            "head; give one that was trained to pretrain, classify, tag or embed"
+        )
+    return own_checkpoint(folder, config)
+
+
+def open_reader(
+    folder: Path | str, head: str | None, *, device: str = "auto", precision: Precision | None = None
+) -> tuple[Checkpoint, Reader]:
+    """An encoder with a head of this kind, or of any, ready to read."""
+    folder, place = Path(folder), find_device(device)
+    checkpoint = open_encoder(folder)
+    kind = checkpoint.config.head.kind
+    if head not in (None, kind):
+        raise FolderError(f"{folder}: a model with the head {kind!r}, where one with {head!r} is wanted")
+    model = loaded(checkpoint, folder).to(place).eval()
+    longest, precision = checkpoint.longest, settle_precision(precision, place)
+    return checkpoint, Reader(model, checkpoint.tokenizer, longest=longest, precision=precision)
+
+
+def own_checkpoint(folder: Path, config: Mapping[str, Any]) -> Checkpoint:
+    try:
+        model = from_dict(HeadedConfig, config["model"], "model")
+        longest, labels = int(config["longest"]), tuple(config.get("labels", ()))
+        problem, decode = config.get("problem", "single"), config.get("decode", "greedy")
+    except KeyError as error:
+        raise FolderError(f"{folder}/config.json: {error} is missing; copy the folder anew") from error
+    except (ValueError, TypeError) as error:
+        where = "" if isinstance(error, ConfigError) else "longest or labels: "
+        raise FolderError(f"{folder}/config.json: {where}{error}") from error
+    path = weights_path(folder)
+    try:
+        weights = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise FolderError(f"{path}: cannot be read ({error}); copy the folder anew") from error
+    own = {"longest": longest, "labels": labels, "problem": problem, "decode": decode}
+    return Checkpoint(config=model, weights=weights, tokenizer=Tokenizer.load(folder), **own)
+
+
+def save_checkpoint(checkpoint: Checkpoint, folder: Path, task: str) -> None:
+    """As a model folder of ours, for this task."""
+    about = {
+        "model": to_dict(checkpoint.config),
+        "longest": checkpoint.longest,
+        "labels": list(checkpoint.labels),
+        "problem": checkpoint.problem,
+        "decode": checkpoint.decode,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    checkpoint.tokenizer.save(folder / "tokenizer.json")
+    write_weights(folder, checkpoint.weights)
+    write_config(folder, task, about)
+
+
+def loaded(checkpoint: Checkpoint, where: Path | str) -> Headed:
+    """The model with its weights; every weight must be there, and none besides."""
+    model = Headed(checkpoint.config)
+    missing = put_weights(model, checkpoint.weights, where, strict=True)
+    if missing:
+        raise FolderError(f"{where}: the weights {missing[:3]} are missing; copy the folder anew")
+    return model
+
+
+def put_weights(
+    model: Headed, weights: Mapping[str, torch.Tensor], where: Path | str, *, strict: bool
+) -> list[str]:
+    """Copy weights by name; returns the names that stay as they are. With `strict`, none may be left over."""
+    own = whole(model)
+    if strict and weights.keys() - own.keys():
+        extra = sorted(weights.keys() - own.keys())[:3]
+        raise FolderError(f"{where}: not the weights of config.json: unknown {extra}; copy the folder anew")
+    with torch.no_grad():
+        for name, tensor in weights.items():
+            if name not in own:
+                continue
+            if own[name].shape != tensor.shape:
+                raise FolderError(
+                    f"{where}: {name} has the shape {list(tensor.shape)}, where {list(own[name].shape)} "
+                    "belongs; copy the folder anew"
+                )
+            own[name].copy_(tensor)
+    return sorted(own.keys() - weights.keys())
+
+
+def find_start(recipe: Started, where: Path) -> tuple[Checkpoint | None, Started]:
+    """What a recipe starts from, if anything, and the recipe with the path of it in full."""
+    name = recipe.model.start
+    if not name:
+        return None, recipe
+    folder = next((each for each in (where / name, Path(name)) if each.is_dir()), Path(name)).resolve()
+    model = replace(recipe.model, start=str(folder))
+    return open_encoder(folder), replace(recipe, model=model)
+
+
+def build(shape: EncoderShape, head: HeadConfig, start: Checkpoint | None, vocabulary: int) -> Headed:
+    """A model for a task. What the start has is taken over: its encoder, and its head if that is of the same
+    make; the rest begins at random: seed torch before."""
+    spec = HEADS[head.kind]
+    pooler = spec.pooler(head)
+    if start is None:
+        return Headed(HeadedConfig(encoder=replace(shape.build(vocabulary), pooler=pooler), head=head))
+    encoder = shape.changed(start.config.encoder)
+    model = Headed(HeadedConfig(encoder=replace(encoder, pooler=encoder.pooler or pooler), head=head))
+    own = dict(model.named_parameters())
+    same = spec.transfers and head.kind == start.config.head.kind
+    kept = {
+        name: tensor
+        for name, tensor in start.weights.items()
+        if name.startswith("encoder.") or (same and name in own and own[name].shape == tensor.shape)
+    }
+    fresh = put_weights(model, kept, shape.start, strict=False)
+    lost = [name for name in fresh if name.startswith("encoder.") and not name.startswith("encoder.pooler.")]
+    if lost:
+        raise FolderError(f"{shape.start}: the weights {lost[:3]} are missing; copy the folder anew")
+    _freeze(model, shape.frozen, fresh)
+    return model
+
+
+def _freeze(model: Headed, layers: int, fresh: Sequence[str]) -> None:
+    """But for what is new, as a pooler may be."""
+    top = model.config.encoder.body.layers + 1
+    if layers >= top:
+        raise ConfigError(
+            f"model.frozen={layers}, but the encoder has {top - 1} layers: choose fewer, or -1 for all"
+        )
+    for name, parameter in model.named_parameters():
+        below = model.depth(name) <= layers if layers > 0 else layers == -1 and name.startswith("encoder.")
+        if below and name not in fresh:
+            parameter.requires_grad_(False)
+
+
+def rate_factor(model: Headed, layer_decay: float, head_rate: float) -> Any:
+    """Of the learning rate, by the name of a parameter: lower layers learn less, a new head may learn more.
+    None where all learn alike."""
+    if layer_decay == 1 and head_rate == 1:
+        return None
+    top = model.config.encoder.body.layers + 1
+
+    def factor(name: str) -> float:
+        if name.startswith("head."):
+            return head_rate
+        return layer_decay ** (top - model.depth(name))
+
+    return factor

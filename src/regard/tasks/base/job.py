@@ -1,0 +1,156 @@
+"""One training job: what every task hands to the trainer, and what happens with it from start to end.
+
+describe    config.json, recipe.toml, data.json: known before the first step
+train       the loop; the best weights are kept as they are found
+test        the kept model on the test text, as it will be used
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from rich.console import Console
+from torch import Tensor, nn
+
+from regard.tasks.base.feed import PlannedFeed
+from regard.tasks.base.folder import METRICS, load_weights, whole, write_config, write_json, write_weights
+from regard.tasks.base.recipe import recipe_text
+from regard.train.checkpoint import write_text
+from regard.train.curve import draw_curve
+from regard.train.objectives import Sums
+from regard.train.ranks import Ranks
+from regard.train.trainer import Outcome, Trainer, Validate, uncompiled
+
+
+class Loss(Protocol):
+    def __call__(self, batch: Any) -> Sums: ...
+
+    def compile(self) -> None:
+        """Have what is computed beside the layers compiled too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """All that is settled before the first step."""
+
+    recipe: Any
+    """What `regard.tasks.base.recipe.Recipe` has, as a frozen dataclass."""
+    model: nn.Module
+    loss: Loss
+    feed: PlannedFeed
+    validate: Validate
+    metric: tuple[str, Literal["high", "low"]]
+    """Which figure of `validate` says that a model is better, and which way."""
+    ranks: Ranks
+    static: bool
+    """Sizes never change from batch to batch, so that a step can be compiled and captured."""
+    d_model: int
+    root: Path
+    """Where the paths of the recipe's data start from."""
+    about: Mapping[str, Any]
+    """config.json: what the use of the model needs to know."""
+    data: Mapping[str, Any]
+    """data.json: what it learns from."""
+    test: Callable[[], tuple[dict[str, Any], list[str]]] | None = None
+    """Figures of the model as it stands on the test text, as metrics.json has them, and as lines to read."""
+    factor: Callable[[str], float] | None = None
+    """Of the learning rate of the parameter of this name."""
+    solve: Callable[[], None] | None = None
+    """Instead of training: give the model its weights at once."""
+    unit: str = "tokens"
+    """What the speed counts."""
+    perplexity: bool = True
+    """Whether the exponential of the loss means anything."""
+
+    @property
+    def parameters(self) -> int:
+        return sum(parameter.numel() for parameter in self.model.parameters())
+
+
+def build_trainer(job: Job, folder: Path, console: Console) -> Trainer:
+    def keep(weights: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        write_weights(folder, weights)
+        write_json(folder / METRICS, facts)
+
+    recipe = job.recipe
+    trainer = Trainer(
+        job.model,
+        job.loss,
+        job.feed,
+        recipe.train,
+        optimizer=recipe.optimizer,
+        average=recipe.average,
+        folder=folder,
+        ranks=job.ranks,
+        console=console,
+        d_model=job.d_model,
+        tokens=recipe.batch.tokens * recipe.batch.parts,
+        static=job.static,
+        metric=job.metric,
+        validate=job.validate,
+        keep=keep,
+        factor=job.factor,
+        unit=job.unit,
+        perplexity=job.perplexity,
+    )
+    if trainer.compiled:
+        job.loss.compile()
+    return trainer
+
+
+def train(job: Job, folder: Path, console: Console, *, begun: bool) -> Outcome:
+    """Into a folder, which is then a model; one that was `begun` goes on where it stopped."""
+    if job.solve is not None:
+        return _solve(job, job.solve, folder, console)
+    trainer = build_trainer(job, folder, console)
+    if begun:
+        trainer.resume()  # refuses another model before anything of this one is written over
+    if job.ranks.first:
+        _describe(job, folder)
+    outcome = trainer.run()
+    if job.ranks.first:
+        draw_curve(folder, job.metric[0])
+    if job.ranks.first and outcome.stopped is None and job.test is not None:
+        _test(job, folder, console, compiled=trainer.compiled)
+    return outcome
+
+
+def _solve(job: Job, solve: Callable[[], None], folder: Path, console: Console) -> Outcome:
+    began = time.monotonic()
+    solve()
+    figures, _ = job.validate()
+    seconds = time.monotonic() - began
+    if job.ranks.first:
+        _describe(job, folder)
+        write_weights(folder, whole(job.model))
+        write_json(folder / METRICS, {"step": 0, "seconds": seconds, "valid": dict(figures)})
+        line = "  ".join(f"{name} {value:.4g}" for name, value in figures.items())
+        console.print(f"valid  {line}", highlight=False, soft_wrap=True)
+    if job.ranks.first and job.test is not None:
+        _test(job, folder, console, compiled=False)
+    return Outcome(step=0, steps=0, best=figures, best_step=0, skipped=0, seconds=seconds, stopped=None)
+
+
+def _describe(job: Job, folder: Path) -> None:
+    """The files of the model folder that are known from the start."""
+    write_config(folder, job.recipe.task, job.about)
+    here = replace(job.recipe, data=replace(job.recipe.data, root=str(job.root.resolve())))
+    write_text(folder / "recipe.toml", recipe_text(here))
+    write_json(folder / "data.json", job.data)
+
+
+def _test(job: Job, folder: Path, console: Console, *, compiled: bool) -> None:
+    if job.test is None:
+        return
+    load_weights(folder, job.model)
+    job.model.eval()
+    with uncompiled(compiled):
+        plain, lines = job.test()
+    metrics = json.loads((folder / METRICS).read_text(encoding="utf-8"))
+    metrics["test"] = plain
+    write_json(folder / METRICS, metrics)
+    for line in lines:
+        console.print(f"test  {line}", highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,87 @@
+"""Options that commands share, and those that come from a configuration. Imports no torch."""
+
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_type_hints
+
+import typer
+from rich.console import Console
+
+from regard.config import field_docs
+from regard.decode.config import DecodeConfig
+
+Model = Annotated[Path, typer.Argument(help="A model folder.")]
+Lines = Annotated[str, typer.Argument(help="A text a line; - for standard input.")]
+Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+JsonLines = Annotated[bool, typer.Option("--json", help="One object a line.")]
+To = Annotated[str | None, typer.Option("--to", help="Target language of a model that writes several.")]
+Precision = Annotated[
+    Literal["float32", "bfloat16", "int8"] | None,
+    typer.Option("--precision", help="int8 is for the CPU; unless given, bfloat16 on a GPU."),
+]
+TooLong = Annotated[
+    Literal["cut", "windows", "error"],
+    typer.Option("--too-long", help="Texts past the model's length: cut and count, windows, error."),
+]
+
+DECODING = tuple(field.name for field in fields(DecodeConfig))
+"""All settings of a search."""
+_NAMES = {
+    "stop": ("--beam-stop",),
+    "n_best": ("--n-best", "--samples"),
+    "maximum": ("--maximum", "--max-tokens"),
+}
+"""Options that are not called as their setting is."""
+
+
+def command(
+    home: str, *, decoding: Sequence[str] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command that is declared here, with its options and its help, and is done by the function of the same
+    name in the module `home`, which is imported when it is called. That one also gets standard output as
+    `out`, and a `console`, if it takes them; with `decoding`, an option for each of these settings of
+    `DecodeConfig`, its docstring the help: those that were given are a dictionary."""
+    hints, docs = get_type_hints(DecodeConfig), field_docs(DecodeConfig)
+    added = {
+        f"decode_{name}": inspect.Parameter(  # a command may have a `stop` of its own
+            f"decode_{name}",
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[
+                hints[name] | None,
+                typer.Option(
+                    *_NAMES.get(name, (f"--{name.replace('_', '-')}",)), help=docs[name], show_default=False
+                ),
+            ],
+        )
+        for name in decoding
+    }
+
+    def decorate(declared: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(declared, eval_str=True).parameters.values()
+        every = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
+
+        def called(**given: Any) -> None:
+            work = getattr(import_module(home), declared.__name__)
+            takes = inspect.signature(work).parameters
+            if decoding:
+                values = {name: given.pop(f"decode_{name}") for name in decoding}
+                given["decoding"] = {name: value for name, value in values.items() if value is not None}
+            if "console" in takes:
+                given["console"] = Console()
+            if "out" in takes and "out" not in given:
+                given["out"] = sys.stdout
+            work(**given)
+
+        called.__signature__ = inspect.Signature([*every, *added.values()])  # type: ignore[attr-defined]
+        called.__annotations__ = {each.name: each.annotation for each in (*every, *added.values())}
+        called.__name__, called.__doc__ = declared.__name__, declared.__doc__
+        called.__module__ = declared.__module__
+        return called
+
+    return decorate

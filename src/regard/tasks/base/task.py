@@ -1,0 +1,117 @@
+"""A task is one object: everything that others need to know about it.
+
+    recipe      how its training is written down            prepare     from a recipe to a training job
+    open        from a model folder to a predictor          evaluate    how good such a model is
+    heads       the heads of an encoder that are its own    exports     which formats it can be written to
+    views       what the explorer shows beside attention    commands    what it adds to the command line
+
+A folder under `regard.tasks` ends in one, and `regard.tasks.registry` lists them; a plugin registers its own.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from rich.console import Console
+
+from regard.config import ConfigError
+from regard.nn.positions import Scaling
+from regard.plugins import Registry
+from regard.tasks.base.faster import Precision
+from regard.tasks.base.job import Job
+from regard.tasks.base.predictor import Predictor
+from regard.tasks.base.recipe import RecipeSpec, Written
+from regard.text.doctor import Report
+from regard.train.ranks import Ranks
+
+Export = Literal["hf", "ctranslate2", "onnx"]
+
+
+class Prepare(Protocol):
+    def __call__(
+        self, written: Written[Any], folder: Path, ranks: Ranks, console: Console, *, begun: bool = False
+    ) -> Job:
+        """Everything up to the first step; a run that is `begun` has its tokenizer already."""
+
+
+class Open(Protocol):
+    def __call__(
+        self, folder: Path | str, *, device: str = "auto", precision: Precision | None = None
+    ) -> Predictor:
+        """A model folder, ready for use; a FolderError for one that is not of this task."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluateOptions:
+    """What `regard evaluate` was given; each task takes its own."""
+
+    source: Path | None = None
+    references: Sequence[Path] = ()
+    labelled: Sequence[Path] = ()
+    text: Sequence[Path] = ()
+    against: Path | None = None
+    to: str | None = None
+    lowercase: bool = False
+    tokenize: str | None = None
+    stride: int = 0
+    context: int = 0
+    scaling: Scaling = "none"
+    decoding: Mapping[str, Any] = field(default_factory=dict)
+    device: str = "auto"
+
+    def only(self, *names: str) -> None:
+        """Refuse options that the task has no use for, by name."""
+        plain = EvaluateOptions()
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name not in (*names, "device") and value != getattr(plain, each.name) and value:
+                option = {"references": "reference"}.get(each.name, each.name)
+                raise ConfigError(f"--{option} is not for this model: it takes {_listed(names)}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"--{'reference' if name == 'references' else name}" for name in names)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Task:
+    """All that a task is; a plugin registers its own. CONTRIBUTING.md says what each part must do.
+
+    >>> from regard.tasks.registry import get_task
+    >>> task = get_task("classify")
+    >>> task.noun, task.heads, task.predictor is regard.Classifier
+    ('classifier', ('classify',), True)
+    """
+
+    name: str
+    """What a recipe says: task = "translate"."""
+    command: str
+    """What uses such a model: regard translate."""
+    noun: str
+    """What such a model is called: a translator."""
+    recipe: RecipeSpec[Any]
+    prepare: Prepare
+    predictor: type[Any]
+    """What `open` gives."""
+    open: Open
+    heads: tuple[str, ...] = ()
+    """Kinds of heads (`regard.models.heads`) of the encoders that belong to it."""
+    evaluate: Callable[[Path, EvaluateOptions, Console], dict[str, Any]] | None = None
+    """Figures of a model folder, printed and returned."""
+    check: Callable[..., Report] | None = None
+    """The data doctor on the text of a recipe: check(written, examples=, tokens=)."""
+    exports: frozenset[Export] = frozenset()
+    views: tuple[str, ...] = ()
+    """Of the explorer's page (`look/page/views`), beside those that every model has."""
+    commands: tuple[Callable[..., None], ...] = ()
+    """Functions that Typer makes commands of."""
+
+
+def _own_names() -> Collection[str]:
+    return import_module("regard.tasks.registry").FOLDERS  # which stands above
+
+
+TASKS: Registry[Task] = Registry(Task, key="task", taken=_own_names)
+"""Those of plugins; regard's own are listed by `regard.tasks.registry`."""

@@ -1,0 +1,147 @@
+"""Classifying with a trained model: texts, or pairs of texts, in; a label, labels or a number for each
+out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, overload
+
+import numpy as np
+
+from regard.models.heads import ClassifyHead
+from regard.tasks.base.encoders import open_reader
+from regard.tasks.base.faster import Precision
+from regard.tasks.base.predictor import Progress
+from regard.tasks.base.reading import EncoderPredictor, Reader, TooLong
+from regard.tasks.classification.data import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    label: str | None
+    """The likeliest; None where a text may have several, or gets a number."""
+    labels: tuple[str, ...]
+    """Those that are likelier than not, where a text may have several; else the one."""
+    value: float
+    """The probability of the label; of the likeliest, where there may be several; or the number."""
+    probabilities: dict[str, float]
+    """Of every label, the likeliest first; empty for a number."""
+
+    def to_dict(self) -> dict[str, Any]:
+        if not self.probabilities:
+            return {"value": self.value}
+        return {"label": self.label, "labels": list(self.labels), "probabilities": self.probabilities}
+
+
+class Classifier(EncoderPredictor):
+    """Texts in, labels out, or numbers.
+
+    >>> classifier = regard.load("runs/sentiment", regard.Classifier)
+    >>> classifier.classify("A moving, funny film.").label
+    'positive'
+    """
+
+    task: ClassVar[str] = "classify"
+
+    def __init__(self, reader: Reader, labels: Sequence[str], problem: Problem = "single") -> None:
+        if not isinstance(reader.model.head, ClassifyHead):
+            raise TypeError(
+                f"a {type(reader.model.head).__name__} does not classify: give a model with a ClassifyHead"
+            )
+        wanted = reader.model.head.output.out_features
+        if max(len(labels), problem == "number") != wanted:
+            raise ValueError(f"{len(labels)} labels for a head that gives {wanted} scores: name as many")
+        super().__init__(reader)
+        self.labels = tuple(labels)
+        self.problem = problem
+
+    def about(self) -> dict[str, Any]:
+        return {**super().about(), "labels": list(self.labels), "problem": self.problem}
+
+    def with_reader(self, reader: Reader) -> "Classifier":
+        return Classifier(reader, self.labels, self.problem)
+
+    @overload
+    def classify(  # type: ignore[overload-overlap]  # a string is a sequence of strings
+        self, texts: str, seconds: str | None = None, *, too_long: TooLong = "cut"
+    ) -> Prediction: ...
+
+    @overload
+    def classify(
+        self,
+        texts: Sequence[str],
+        seconds: Sequence[str] | None = None,
+        *,
+        too_long: TooLong = "cut",
+        progress: Progress | None = None,
+    ) -> list[Prediction]: ...
+
+    def classify(
+        self,
+        texts: str | Sequence[str],
+        seconds: str | Sequence[str] | None = None,
+        *,
+        too_long: TooLong = "cut",
+        progress: Progress | None = None,
+    ) -> Prediction | list[Prediction]:
+        """A text, or many. `seconds` are the other texts, where the model was trained on pairs. A text longer
+        than the model can read is cut with a warning, or read in windows whose scores are averaged; pairs are
+        always cut."""
+        if isinstance(texts, str):
+            if seconds is not None and not isinstance(seconds, str):
+                raise TypeError("several second texts for one text: give one, or as many texts")
+            other = None if seconds is None else [seconds]
+            return self.classify([texts], other, too_long=too_long)[0]
+        if isinstance(seconds, str):
+            raise TypeError("one second text for several texts: give as many as there are texts")
+        scores = self.scores(texts, seconds, too_long=too_long, progress=progress)
+        return [self._prediction(row) for row in scores]
+
+    def scores(
+        self,
+        texts: Sequence[str],
+        seconds: Sequence[str] | None = None,
+        *,
+        too_long: TooLong = "cut",
+        progress: Progress | None = None,
+    ) -> np.ndarray:
+        """float32 [texts, labels]: before the softmax; of a number, the number itself."""
+        pieces = self.reader.pieces(texts, seconds, too_long)
+        self.reader.warn_of_cuts(pieces)  # of pairs also where windows were asked for
+        head = self.reader.model.head
+        rows = self.reader.read(pieces, lambda states, packed: head(states, packed.layout), progress=progress)
+        found = np.zeros((len(texts), max(len(self.labels), 1)), dtype=np.float32)
+        counts = np.zeros((len(texts), 1), dtype=np.float32)
+        for piece, row in zip(pieces, rows, strict=True):
+            found[piece.text] += row
+            counts[piece.text] += 1
+        return found / np.maximum(counts, 1)
+
+    def _prediction(self, scores: np.ndarray) -> Prediction:
+        if self.problem == "number":
+            return Prediction(None, (), float(scores[0]), {})
+        chances = probabilities(scores[None], self.problem)[0]
+        order = np.argsort(-chances, kind="stable")
+        named = {self.labels[place]: float(chances[place]) for place in order}
+        if self.problem == "multi":
+            likely = tuple(self.labels[place] for place in order if chances[place] > 0.5)
+            return Prediction(None, likely, float(chances[order[0]]), named)
+        best = self.labels[order[0]]
+        return Prediction(best, (best,), named[best], named)
+
+
+def open_classifier(
+    folder: Path | str, *, device: str = "auto", precision: Precision | None = None
+) -> Classifier:
+    """What a training has made, or a folder of Hugging Face's."""
+    checkpoint, reader = open_reader(folder, "classify", device=device, precision=precision)
+    return Classifier(reader, checkpoint.labels, checkpoint.problem)
+
+
+def probabilities(scores: np.ndarray, problem: Problem) -> np.ndarray:
+    """Of each label: a softmax over them, or each by itself."""
+    wide = scores.astype(np.float64)
+    if problem == "multi":
+        return np.exp(-np.logaddexp(0, -wide))
+    raised = np.exp(wide - wide.max(axis=1, keepdims=True))
+    return raised / raised.sum(axis=1, keepdims=True)

@@ -1,0 +1,27 @@
+"""What classification adds to the command line. Imports no torch."""
+
+from typing import Annotated
+
+import typer
+
+from regard.tasks.base.options import Device, JsonLines, Model, Precision, TooLong, command
+
+
+@command("regard.tasks.classification.commands")
+def classify(
+    model: Model,
+    file: Annotated[
+        str, typer.Argument(help="A text a line, or two with a tab between; - for standard input.")
+    ] = "-",
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Of every label, the likeliest first.")
+    ] = False,
+    as_json: JsonLines = False,
+    too_long: TooLong = "cut",
+    precision: Precision = None,
+    device: Device = "auto",
+) -> None:
+    """Label texts: label, probability and text, line by line."""
+
+
+COMMANDS = (classify,)

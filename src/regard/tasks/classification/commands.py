@@ -1,0 +1,89 @@
+"""What classification's commands do: classify, evaluate."""
+
+import json
+import sys
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, TextIO
+
+from rich.console import Console
+
+from regard.tasks.base import metrics
+from regard.tasks.base.evaluation import labelled_data, say_figures
+from regard.tasks.base.faster import Precision
+from regard.tasks.base.lines import WINDOW, incoming
+from regard.tasks.base.reading import TooLong
+from regard.tasks.base.task import EvaluateOptions
+from regard.tasks.base.terminal import counting
+from regard.tasks.classification.classifier import Prediction, open_classifier
+from regard.tasks.classification.data import LabelledCorpus, targets
+from regard.tasks.classification.recipe import RECIPE
+from regard.tasks.classification.train import measure
+from regard.text import DataError, Origin
+
+
+def classify(
+    model: Path,
+    file: str,
+    *,
+    out: TextIO,
+    device: str = "auto",
+    as_json: bool = False,
+    probabilities: bool = False,
+    too_long: TooLong = "cut",
+    precision: Precision | None = None,
+) -> None:
+    """Line by line: label, probability, text. Where the model was trained on pairs, a line is a text, a tab
+    and the other text."""
+    classifier = open_classifier(model, device=device, precision=precision)
+    lines = incoming(file)
+    window = 1 if file == "-" and sys.stdin.isatty() else WINDOW
+    with counting("lines", beside=out) as advance:
+        number = 0
+        while chunk := list(islice(lines, window)):
+            firsts, seconds = _columns(chunk, file, number)
+            found = classifier.classify(firsts, seconds, too_long=too_long, progress=advance)
+            for line, prediction in zip(chunk, found, strict=True):
+                out.write(_written(line, prediction, as_json, probabilities) + "\n")
+            out.flush()
+            number += len(chunk)
+
+
+def _columns(lines: Sequence[str], file: str, before: int) -> tuple[list[str], list[str] | None]:
+    cells = [line.split("\t") for line in lines]
+    width = len(cells[0])
+    for number, row in enumerate(cells, start=before + 1):
+        if len(row) != width or width > 2:
+            origin = Origin("standard input" if file == "-" else file, number)
+            remedy = "give a text a line, or two with a tab between them, all alike"
+            raise DataError(origin, f"{len(row)} texts in a line", remedy=remedy)
+    return [row[0] for row in cells], [row[1] for row in cells] if width == 2 else None
+
+
+def _written(line: str, prediction: Prediction, as_json: bool, probabilities: bool) -> str:
+    if as_json:
+        return json.dumps({"text": line, **prediction.to_dict()}, ensure_ascii=False)
+    if not prediction.probabilities:
+        return f"{prediction.value:.4f}\t{line}"
+    if probabilities:
+        shares = " ".join(f"{name}={chance:.4f}" for name, chance in prediction.probabilities.items())
+        return f"{shares}\t{line}"
+    return f"{','.join(prediction.labels)}\t{prediction.value:.4f}\t{line}"
+
+
+def evaluate(model: Path, options: EvaluateOptions, console: Console) -> dict[str, Any]:
+    """On text that is written as the training text was."""
+    classifier = open_classifier(model, device=options.device)
+    data = labelled_data(model, RECIPE, options)
+    records = LabelledCorpus(data, Path()).read("valid")
+    labels = targets(records, classifier.labels, classifier.problem)
+    seconds = None if data.second is None else [str(record.second) for record in records]
+    scores = classifier.scores([record.text for record in records], seconds)
+    figures: dict[str, Any] = dict(measure(classifier, scores, labels))
+    say_figures(console, figures)
+    if classifier.problem == "single":
+        matrix = metrics.confusion(scores.argmax(axis=1), labels, len(classifier.labels))
+        metrics.render_confusion(matrix, classifier.labels, console)
+        figures |= {"confusion": matrix.tolist(), "labels": list(classifier.labels)}
+    return figures

@@ -1,0 +1,23 @@
+"""Classification as a task."""
+
+from regard.tasks.base.task import Task
+from regard.tasks.classification import cli
+from regard.tasks.classification.classifier import Classifier, open_classifier
+from regard.tasks.classification.commands import evaluate
+from regard.tasks.classification.recipe import RECIPE
+from regard.tasks.classification.train import prepare
+
+TASK = Task(
+    name="classify",
+    command="classify",
+    noun="classifier",
+    recipe=RECIPE,
+    prepare=prepare,
+    predictor=Classifier,
+    open=open_classifier,
+    heads=("classify",),
+    evaluate=evaluate,
+    exports=frozenset({"hf", "onnx"}),
+    views=("label", "context"),
+    commands=cli.COMMANDS,
+)

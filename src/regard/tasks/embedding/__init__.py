@@ -1,0 +1,1 @@
+"""Sentence and word embeddings: texts in, vectors out."""

@@ -1,0 +1,37 @@
+"""What embedding adds to the command line. Imports no torch."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from regard.tasks.base.options import Device, Lines, Model, Precision, TooLong, command
+
+
+@command("regard.tasks.embedding.commands")
+def embed(
+    model: Model,
+    file: Lines,
+    out: Annotated[Path, typer.Option("--out", help="The NumPy file for the vectors.")],
+    pool: Annotated[
+        Literal["first", "mean", "max"] | None,
+        typer.Option("--pool", help="How a text becomes one vector; unless given, as the model has it."),
+    ] = None,
+    normalised: Annotated[
+        bool | None,
+        typer.Option("--normalised/--raw", help="Vectors of length 1, or not; else the model's way."),
+    ] = None,
+    layer: Annotated[
+        int | None, typer.Option("--layer", help="Of which layer; 0 is the embedding, -1 the last.")
+    ] = None,
+    words: Annotated[
+        bool, typer.Option("--words", help="A vector for each word; which they are is written beside it.")
+    ] = False,
+    too_long: TooLong = "cut",
+    precision: Precision = None,
+    device: Device = "auto",
+) -> None:
+    """Turn texts into vectors."""
+
+
+COMMANDS = (embed,)

@@ -1,0 +1,164 @@
+"""Vectors from a trained encoder: of sentences, and of words in their context.
+
+A model that was made for it says itself how a sentence becomes a vector; of any other encoder, it is the mean
+of the last layer's states unless the caller says otherwise.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal, cast, get_args
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.data import Packed
+from regard.models.heads import EmbedHead, Pool, PoolConfig
+from regard.nn.recurrent import RecurrentConfig
+from regard.tasks.base.encoders import open_reader
+from regard.tasks.base.faster import Precision
+from regard.tasks.base.predictor import Progress
+from regard.tasks.base.reading import EncoderPredictor, Piece, Reader, TooLong, cut
+
+PoolKind = Literal["first", "mean", "max"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WordVectors:
+    """The words of a text, as the tokenizer parts them, each in the vectors of several layers."""
+
+    text: str
+    spans: tuple[tuple[int, int], ...]
+    """Where each word stands in the text."""
+    vectors: np.ndarray
+    """float32 [layers, words, d_model]"""
+
+    @property
+    def words(self) -> list[str]:
+        return [self.text[start:end] for start, end in self.spans]
+
+
+class Embedder(EncoderPredictor):
+    """Texts in, vectors out.
+
+    >>> embedder = regard.load("runs/minilm", regard.Embedder)
+    >>> embedder.embed(["A cat sat.", "A dog ran."]).shape
+    (2, 384)
+    """
+
+    task: ClassVar[str] = "embed"
+
+    def with_reader(self, reader: Reader) -> "Embedder":
+        return Embedder(reader)
+
+    @property
+    def layers(self) -> int:
+        """How many there are, the embedding not counted; recurrent ones count as one, as they show only their
+        end."""
+        body = self.reader.model.config.encoder.body
+        return 1 if isinstance(body, RecurrentConfig) else body.layers
+
+    def embed(
+        self,
+        texts: str | Sequence[str],
+        *,
+        pool: PoolKind | None = None,
+        normalised: bool | None = None,
+        layer: int | None = None,
+        too_long: TooLong = "cut",
+        progress: Progress | None = None,
+    ) -> np.ndarray:
+        """float32 [texts, width]; of a single text, [width]. What is not asked for is as the model has it.
+        `layer` counts from 0, the embedding; -1 is the last. A text longer than the model can read is cut
+        with a warning, or read in windows whose vectors are averaged."""
+        if isinstance(texts, str):
+            return self.embed([texts], pool=pool, normalised=normalised, layer=layer, too_long=too_long)[0]
+        if pool is not None and pool not in get_args(PoolKind):
+            raise ValueError(f"pool={pool!r} is none of {', '.join(get_args(PoolKind))}")
+        pieces = self.reader.pieces(texts, None, too_long)
+        self.reader.warn_of_cuts(pieces)
+        head = self.reader.model.head
+        unit = normalised if normalised is not None else isinstance(head, EmbedHead) and head.normalised
+        gather = self._pool(pool)
+        # what an embedder has behind its pool is for the last layer, pooled as it was trained
+        own = isinstance(head, EmbedHead) and pool is None and layer is None
+        project = cast(EmbedHead, head).project if own else None
+
+        def pooled(states: Tensor, packed: Packed) -> Tensor:
+            vectors = gather(states, packed.layout)
+            vectors = (vectors if project is None else torch.tanh(project(vectors))).float()
+            return F.normalize(vectors, dim=-1) if unit else vectors
+
+        rows = self.reader.read(pieces, pooled, layer=self._layer(layer), progress=progress)
+        if not rows:
+            d_model = self.reader.model.config.encoder.d_model
+            return np.zeros((0, d_model if project is None else project.out_features), dtype=np.float32)
+        return _joined(pieces, rows, len(texts), unit=unit)
+
+    def _pool(self, kind: PoolKind | None) -> Callable[..., Tensor]:
+        """The model's own, or another; without what an embedder has behind it."""
+        head = self.reader.model.head
+        if kind is None and isinstance(head, EmbedHead):
+            return head.pool
+        return Pool(self.reader.model.config.encoder.d_model, PoolConfig(kind=kind or "mean"))
+
+    def _layer(self, layer: int | None) -> int | None:
+        if layer is not None and not -self.layers - 1 <= layer <= self.layers:
+            raise ValueError(f"layer={layer}: there are 0, the embedding, to {self.layers}; -1 is the last")
+        return None if layer is None else layer % (self.layers + 1)
+
+    def words(
+        self, texts: Sequence[str], *, layers: Sequence[int] | None = None, too_long: TooLong = "error"
+    ) -> list[WordVectors]:
+        """Each word of each text in one vector a layer: the mean of its tokens' states. Of a text that is
+        cut, with a warning, only the words that are read."""
+        if too_long == "windows":
+            raise ValueError("too_long='windows' would give words several vectors: choose cut or error")
+        wanted = range(self.layers + 1) if layers is None else layers
+        chosen = [number for layer in wanted if (number := self._layer(layer)) is not None]
+        if not chosen:
+            raise ValueError("layers is empty: name some, or leave it out for all of them")
+        tokenizer, found = self.reader.tokenizer, []
+        pieces = self.reader.pieces(texts, None, too_long)
+        self.reader.warn_of_cuts(pieces)
+        states = self.reader.read(pieces, lambda states, _: states, rows="tokens", layer=chosen)
+        for number, text in enumerate(texts):
+            encoding = tokenizer.encode(text, template="cls")
+            read = range(len(encoding)) if pieces[number].whole else cut(encoding, self.reader.longest)
+            row_of = {place: row for row, place in enumerate(read)}
+            spans, places = [], []
+            for word in range(encoding.word_counts[0]):
+                own = [place for place in encoding.subwords(word) if place in row_of]
+                if own:
+                    offsets = [encoding.offsets[place] for place in own]
+                    spans.append((min(start for start, _ in offsets), max(end for _, end in offsets)))
+                    places.append([row_of[place] for place in own])
+            tokens = states[number].swapaxes(0, 1)  # [layers, tokens, d_model]
+            none = np.empty((len(chosen), 0, tokens.shape[2]), np.float32)
+            vectors = np.stack([tokens[:, own].mean(axis=1) for own in places], axis=1) if places else none
+            found.append(WordVectors(text, tuple(spans), vectors))
+        return found
+
+
+def open_embedder(
+    folder: Path | str, *, device: str = "auto", precision: Precision | None = None
+) -> Embedder:
+    """Vectors can be had of any encoder: what any task has trained, or a folder of Hugging Face's."""
+    _, reader = open_reader(folder, None, device=device, precision=precision)
+    return Embedder(reader)
+
+
+def _joined(pieces: Sequence[Piece], rows: Sequence[np.ndarray], texts: int, *, unit: bool) -> np.ndarray:
+    """One vector for each text: the mean over its windows."""
+    if len(pieces) == texts:
+        return np.stack(rows)
+    sums = np.zeros((texts, len(rows[0])), dtype=np.float64)
+    for piece, row in zip(pieces, rows, strict=True):
+        sums[piece.text] += row
+    counts = np.bincount([piece.text for piece in pieces], minlength=texts)
+    sums /= np.maximum(counts, 1)[:, None]
+    if unit:
+        sums /= np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12)
+    return sums.astype(np.float32)

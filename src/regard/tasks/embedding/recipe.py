@@ -1,0 +1,92 @@
+"""The recipe of an embedder that learns from pairs: its tables, and the values that suit them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from regard.config import check_choices
+from regard.data import BatchConfig
+from regard.models.shape import EncoderShape
+from regard.tasks.base.measures import check_metric
+from regard.tasks.base.pairs import plain_files
+from regard.tasks.base.recipe import Recipe, RecipeSpec, Tables
+from regard.tasks.base.suited import refuse_tokenizer, suited_encoder
+from regard.tasks.embedding.data import PairedConfig
+
+FIGURES = ("accuracy_at_1", "recall_at_10", "mrr", "loss")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EmbedHeadConfig:
+    pool: Literal["auto", "first", "mean", "max"] = "auto"
+    """How a text becomes one vector. auto: as the start has it, else the mean of all tokens."""
+    project: int | None = None
+    """Width of a dense layer behind the pool, 0 for none; unless given, as the start has it, else none."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        if self.project is not None and self.project < 0:
+            raise ValueError(f"project={self.project} must be 0 or more")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ContrastiveConfig:
+    temperature: float = 0.05
+    """What cosines are divided by: the smaller, the more the nearest of the wrong texts count."""
+    symmetric: bool = True
+    """Sources look for their targets, and targets for their sources; else only the former."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.temperature < float("inf"):
+            raise ValueError(f"temperature={self.temperature} must be more than 0, and finite")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EmbedValidConfig:
+    metric: Annotated[str, FIGURES] = "accuracy_at_1"
+    """Which figure says that a model is better."""
+    sentences: int = 1000
+    """At most so many pairs of each pair of files look for each other: the more, the harder it is."""
+
+    def __post_init__(self) -> None:
+        check_metric("embed", self.metric, FIGURES)
+        if self.sentences < 2:
+            raise ValueError(f"sentences={self.sentences} leaves nothing to choose from: take 2 or more")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EmbedRecipe(Recipe):
+    task: Literal["embed"] = "embed"
+    data: PairedConfig
+    model: EncoderShape = field(default_factory=EncoderShape)
+    head: EmbedHeadConfig = field(default_factory=EmbedHeadConfig)
+    batch: BatchConfig = field(default_factory=BatchConfig)
+    """All pairs of a batch are each other's wrong answers: the larger it is, the harder the choice. Parts
+    are not mixed."""
+    loss: ContrastiveConfig = field(default_factory=ContrastiveConfig)
+    valid: EmbedValidConfig = field(default_factory=EmbedValidConfig)
+
+
+def _plain(plain: dict[str, Any]) -> dict[str, Any]:
+    refuse_tokenizer(plain)
+    data = plain["data"]
+    if not isinstance(data, Mapping):
+        return plain
+    files = {split: _files(data[split]) for split in ("train", "valid", "test") if split in data}
+    return {**plain, "data": {**data, **files}}
+
+
+def _files(given: Any) -> Any:
+    """As a translator's; and a single file is both sides."""
+    return plain_files([given, given] if isinstance(given, str) else given)
+
+
+def _suited(
+    recipe: EmbedRecipe, plain: dict[str, Any], examples: int, words: int, *, cuda: bool, ranks: int
+) -> Tables:
+    how: Any = {"cuda": cuda, "ranks": ranks, "seed": recipe.train.seed, "epochs": (3, 10)}
+    at_once = 2 * (512 if cuda else 128)
+    return suited_encoder(recipe.model, plain, 2 * examples, words, at_once=at_once, **how)
+
+
+RECIPE = RecipeSpec(EmbedRecipe, _suited, _plain)

@@ -1,0 +1,21 @@
+"""Embedding as a task."""
+
+from regard.tasks.base.task import Task
+from regard.tasks.embedding import cli
+from regard.tasks.embedding.embedder import Embedder, open_embedder
+from regard.tasks.embedding.recipe import RECIPE
+from regard.tasks.embedding.train import prepare
+
+TASK = Task(
+    name="embed",
+    command="embed",
+    noun="embedder",
+    recipe=RECIPE,
+    prepare=prepare,
+    predictor=Embedder,
+    open=open_embedder,
+    heads=("embed",),
+    exports=frozenset({"hf", "onnx"}),
+    views=("context",),
+    commands=cli.COMMANDS,
+)

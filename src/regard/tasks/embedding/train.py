@@ -1,0 +1,209 @@
+"""Training sentence vectors from pairs that mean the same: each text must find its other among those of the
+whole batch (Sohn 2016; Henderson et al. 2017).
+
+    loss_i = - log( exp(cos(u_i, v_i) / t) / sum_j exp(cos(u_i, v_j) / t) )
+
+and the same from v to u; the mean of both. Pairs that have a text in common are not each other's wrong
+answers. A text may be its own other: two passes with other dropout (SimCSE, Gao et al. 2021).
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from rich.console import Console
+from torch import Tensor
+
+from regard.data import Plan
+from regard.hub import Checkpoint
+from regard.models.headed import Headed
+from regard.models.heads import EmbedConfig, PoolConfig
+from regard.tasks.base import metrics
+from regard.tasks.base.job import Job
+from regard.tasks.base.measures import better, plugin_figures
+from regard.tasks.base.pairs import Corpus, texts
+from regard.tasks.base.reading import Reader, quietly
+from regard.tasks.base.recipe import Written
+from regard.tasks.base.settle import settle_encoder
+from regard.tasks.base.splits import Split
+from regard.tasks.embedding.data import Held, PairedBatch, PairedFeed, PairUse, distinct, encode, held_pairs
+from regard.tasks.embedding.embedder import Embedder
+from regard.tasks.embedding.recipe import ContrastiveConfig, EmbedRecipe
+from regard.train.objectives import HIDDEN, Sums
+from regard.train.ranks import Ranks
+
+
+class ContrastiveLoss:
+    def __init__(self, model: Headed, config: ContrastiveConfig) -> None:
+        self.model, self.config = model, config
+
+    def compile(self) -> None:
+        """The head is small: there is nothing to win."""
+
+    def __call__(self, batch: PairedBatch) -> Sums:
+        layout = batch.text.layout
+        vectors = self.model.head(self.model.states(batch.text.ids, layout), layout)
+        sources, targets = (vectors.index_select(0, places) for places in batch.places.unbind(dim=1))
+        return contrastive(sources, targets, batch.numbers, self.config)
+
+
+def contrastive(
+    sources: Float[Tensor, "rows width"],
+    targets: Float[Tensor, "rows width"],
+    numbers: Int[Tensor, "rows 2"],
+    config: ContrastiveConfig,
+) -> Sums:
+    """Of vectors of length 1. `numbers` tell which texts are the same; rows whose numbers are hidden are
+    neither asked nor answers."""
+    shown = numbers[:, 0] != HIDDEN
+    common = (numbers[:, None, :, None] == numbers[None, :, None, :]).flatten(2).any(dim=2)
+    itself = torch.eye(len(numbers), dtype=torch.bool, device=numbers.device)
+    visible = itself | (~common & shown & shown[:, None])
+    exact = torch.promote_types(sources.dtype, torch.float32)
+    with torch.autocast(sources.device.type, enabled=False):  # a small temperature makes errors large
+        scores = sources.to(exact) @ targets.to(exact).T / config.temperature
+    scores = scores.masked_fill(~visible, -torch.inf)
+    right = torch.where(shown, torch.arange(len(numbers), device=numbers.device), HIDDEN)
+    loss = F.cross_entropy(scores, right, ignore_index=HIDDEN, reduction="sum")
+    if config.symmetric:
+        loss = (loss + F.cross_entropy(scores.T, right, ignore_index=HIDDEN, reduction="sum")) / 2
+    return Sums(loss, loss.detach(), shown.sum().float())
+
+
+def prepare(
+    written: Written[EmbedRecipe], folder: Path, ranks: Ranks, console: Console, *, begun: bool = False
+) -> Job:
+    checked = written.checked
+    corpus = Corpus(checked.data.files, written.where)
+    pairs = words = 0
+    for pair, _ in corpus.pairs("train"):
+        pairs += 1
+        words += len(pair.source.split()) + len(pair.target.split())
+    valid, test = (held_pairs(corpus, split, written.where) for split in ("valid", "test"))
+    # what is tested on decides what is learned from, if it is left out there
+    apart = checked.data.overlap == "skip"
+    decisive: tuple[Split, ...] = ("train", "valid", "test") if apart else ("train", "valid")
+    settled = settle_encoder(
+        written,
+        examples=pairs,
+        words=words,
+        lines=texts(corpus, "train"),
+        paths=[path for split in decisive for path in corpus.paths(split)],
+        head=_head,
+        folder=folder,
+        ranks=ranks,
+        begun=begun,
+    )
+    recipe, model, reader = settled.recipe, settled.model, settled.reader
+    held_out = (*valid, *test) if apart else ()
+    measured = frozenset(text for held in held_out for text in (*held.sources, *held.targets))
+    encoded, counts = encode(reader, corpus, skip_long=recipe.data.too_long == "skip", apart=measured)
+    plan = settled.plan(encoded.lengths)
+    embedder = Embedder(reader)
+    chosen = [distinct(held, recipe.valid.sentences) for held in valid]
+    if ranks.first:
+        _say(console, recipe, counts, plan, chosen, reader)
+    return settled.job(
+        loss=ContrastiveLoss(model, recipe.loss),
+        feed=PairedFeed(encoded, plan, static=settled.static, rank=ranks.rank, ranks=ranks.count),
+        validate=partial(_validate, embedder, chosen, recipe.loss),
+        metric=(recipe.valid.metric, better("embed", recipe.valid.metric, ("loss",))),
+        root=corpus.root,
+        about=embedder.about(),
+        data={
+            "files": [str(path) for path in corpus.paths("train")],
+            **asdict(counts),
+            "valid": {held.name: len(held.sources) for held in chosen},
+            "test": {held.name: len(held.sources) for held in test},
+        },
+        test=partial(_test, embedder, test) if test else None,
+        unit="pairs",
+        perplexity=False,
+    )
+
+
+def _head(recipe: EmbedRecipe, start: Checkpoint | None) -> EmbedConfig:
+    own = start.config.head if start is not None else None
+    known = own if isinstance(own, EmbedConfig) else EmbedConfig()
+    return EmbedConfig(
+        pool=known.pool if recipe.head.pool == "auto" else PoolConfig(kind=recipe.head.pool),
+        project=known.project if recipe.head.project is None else recipe.head.project,
+    )
+
+
+def _say(
+    console: Console, recipe: EmbedRecipe, counts: PairUse, plan: Plan, valid: Sequence[Held], reader: Reader
+) -> None:
+    held = "" if recipe.data.valid else ", held out,"
+    count = sum(len(each.sources) for each in valid)
+    lines = [
+        f"{counts.used:,} pairs to learn from, {count:,}{held} to validate on; "
+        f"{len(reader.tokenizer):,} tokens in the vocabulary; "
+        f"about {counts.used // len(plan.epoch(0)):,} pairs in a batch"
+    ]
+    if counts.overlap:
+        lines.append(f"{counts.overlap:,} pairs have a text to validate or test on: left out")
+    if counts.empty:
+        lines.append(f"{counts.empty:,} pairs have nothing on a side: left out")
+    if counts.long:
+        what = "only their beginnings are read" if recipe.data.too_long == "cut" else "left out"
+        lines.append(f"{counts.long:,} pairs have texts of more than {reader.longest} tokens: {what}")
+    if counts.skipped:
+        lines.append(f"left out: {counts.why}")
+    console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
+
+
+def _vectors(embedder: Embedder, held: Held) -> tuple[np.ndarray, np.ndarray]:
+    with quietly():
+        both = embedder.embed([*held.sources, *held.targets])
+    return both[: len(held.sources)], both[len(held.sources) :]
+
+
+def _mean(figures: Sequence[dict[str, float]]) -> dict[str, float]:
+    return {name: float(np.mean([each[name] for each in figures])) for name in figures[0]}
+
+
+def _validate(
+    embedder: Embedder, valid: Sequence[Held], config: ContrastiveConfig
+) -> tuple[dict[str, float], str]:
+    """Means over the pairs of files, each both ways. The loss is of all pairs that look for each other at
+    once, so that it is no batch's."""
+    found = []
+    for held in valid:
+        sources, targets = _vectors(embedder, held)
+        numbers = torch.arange(2 * len(sources)).reshape(-1, 2)
+        sums = contrastive(torch.from_numpy(sources), torch.from_numpy(targets), numbers, config)
+        both = _mean([metrics.retrieval(sources, targets), metrics.retrieval(targets, sources)])
+        own = plugin_figures("embed", sources, targets)
+        found.append({"loss": float(sums.loss / sums.tokens), **both, **own})
+    return _mean(found), ""
+
+
+def _test(embedder: Embedder, test: Sequence[Held]) -> tuple[dict[str, Any], list[str]]:
+    """On the pairs as they stand, so that figures compare with those of others."""
+    files, lines = {}, []
+    for held in test:
+        sources, targets = _vectors(embedder, held)
+        there, back = metrics.retrieval(sources, targets), metrics.retrieval(targets, sources)
+        files[held.name] = {**_mean([there, back]), "there": there, "back": back, "pairs": len(sources)}
+        lines.append(
+            f"{held.name}: {_line(files[held.name])} (accuracy there {there['accuracy_at_1']:.4f}, back "
+            f"{back['accuracy_at_1']:.4f}; {len(sources):,} pairs)"
+        )
+    figures = {name: float(np.mean([own[name] for own in files.values()])) for name in NAMES}
+    if len(files) > 1:
+        lines.append(f"mean: {_line(figures)}")
+    return {**figures, "files": files}, lines
+
+
+NAMES = ("accuracy_at_1", "recall_at_10", "mrr")
+
+
+def _line(figures: dict[str, Any]) -> str:
+    return "  ".join(f"{name} {figures[name]:.4f}" for name in NAMES)

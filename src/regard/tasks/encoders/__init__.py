@@ -1,1 +1,0 @@
-"""What an encoder is put to: pretraining, classifying, tagging, embedding."""

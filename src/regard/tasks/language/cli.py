@@ -1,0 +1,37 @@
+"""What language modelling adds to the command line. Imports no torch."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from regard.tasks.base.options import DECODING, Device, JsonLines, Precision, command
+
+
+@command("regard.tasks.language.commands", decoding=DECODING)
+def generate(
+    model: Annotated[Path, typer.Argument(help="A model folder, or one of GPT-2's.")],
+    prompt: Annotated[
+        list[str] | None, typer.Option("--prompt", help="What is completed; may be repeated.")
+    ] = None,
+    file: Annotated[
+        str | None, typer.Option("--file", help="Prompts, one a line; - for standard input.")
+    ] = None,
+    stop: Annotated[
+        list[str] | None, typer.Option("--stop", help="A string before which a text ends; may be repeated.")
+    ] = None,
+    greedy: Annotated[bool, typer.Option("--greedy", help="The likeliest token each time.")] = False,
+    past: Annotated[
+        Literal["stop", "slide"],
+        typer.Option("--past", help="Where the context is full: stop, or continue from its last half."),
+    ] = "stop",
+    as_json: JsonLines = False,
+    precision: Precision = None,
+    device: Device = "auto",
+) -> None:
+    """Complete a prompt: the prompt, and what a language model writes behind it.
+
+    Unless another way is asked for, tokens are sampled at temperature 0.8 from the likeliest 95 %."""
+
+
+COMMANDS = (generate,)

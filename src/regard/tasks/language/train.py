@@ -1,0 +1,187 @@
+"""Training a language model: each token predicted from those before it (Radford et al. 2018).
+
+loss = - sum_t log p(y_t | y_<t)
+"""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.console import Console
+
+from regard.config import to_dict
+from regard.data import Store
+from regard.decode import DecodeConfig, decode
+from regard.models.decoder import Decoder
+from regard.nn.stacks import is_static
+from regard.tasks.base.documents import DocumentCorpus
+from regard.tasks.base.feed import Sharing
+from regard.tasks.base.job import Job
+from regard.tasks.base.recipe import Written
+from regard.tasks.base.settle import settle_tokenizer
+from regard.tasks.base.splits import Split
+from regard.tasks.language.data import BlockBatch, BlockFeed, build_stream, document_bounds
+from regard.tasks.language.perplexity import Windows, figures, nll
+from regard.tasks.language.recipe import LanguageRecipe
+from regard.tasks.language.start import built, find_start
+from regard.text import Tokenizer
+from regard.train.objectives import Sums, head_loss
+from regard.train.ranks import Ranks
+
+STORES: dict[Split, str] = {"train": "tokens", "valid": "tokens.valid"}
+SHOWN = 40
+"""Tokens of the example of a validation, and as many to go on from."""
+
+
+class LanguageLoss:
+    def __init__(self, model: Decoder, label_smoothing: float = 0.0) -> None:
+        self.model, self.label_smoothing = model, label_smoothing
+        self._whole = head_loss
+
+    def compile(self) -> None:
+        """So that scores over the vocabulary and their losses are computed together."""
+        self._whole = torch.compile(head_loss, fullgraph=True, dynamic=False)
+
+    def __call__(self, batch: BlockBatch) -> Sums:
+        states = self.model(batch.text.ids, batch.text.layout)
+        return self._whole(self.model.head, states, batch.labels, self.label_smoothing)
+
+
+def prepare(
+    written: Written[LanguageRecipe], folder: Path, ranks: Ranks, console: Console, *, begun: bool = False
+) -> Job:
+    corpus = DocumentCorpus(written.checked.data, written.where, blank=True)
+    survey = corpus.survey
+    recipe = written.completed(
+        survey.documents, survey.words, cuda=ranks.device.type == "cuda", ranks=ranks.count
+    )
+    start, recipe = find_start(recipe, written.where)
+    tokenizer = settle_tokenizer(
+        recipe,
+        start,
+        ("\n".join(passage.lines) for passage in corpus.passages("train")),
+        paths=[*corpus.paths("train"), *corpus.paths("valid")],
+        folder=folder,
+        ranks=ranks,
+        begun=begun,
+    )
+    torch.manual_seed(recipe.train.seed)
+    size = recipe.context.tokens
+    if start is None:
+        model = Decoder(recipe.model.build(len(tokenizer), size))
+    else:
+        model = built(start, recipe.model.start, recipe.model.changed(start.config))
+        _check_context(size, model, recipe.model.start)
+    model = model.to(ranks.device).train()
+
+    def stores() -> dict[Split, Store]:
+        return {
+            split: build_stream(corpus, split, tokenizer, folder / name) for split, name in STORES.items()
+        }
+
+    if ranks.first:
+        stores()  # once, and not by every rank
+    ranks.wait()
+    text = stores()
+    static = ranks.device.type == "cuda" and is_static(model.config.body)
+    sharing: Sharing = {"static": static, "rank": ranks.rank, "ranks": ranks.count}
+    feed = BlockFeed(text["train"], recipe.batch, size=size, across=recipe.context.across, **sharing)
+    validator = Validator(recipe, model, tokenizer, text["valid"], ranks)
+    facts: dict[str, dict[str, int]] = {split: _facts(store) for split, store in text.items()}
+    if ranks.first:
+        ends = corpus.share > 0
+        train, valid = facts["train"], facts["valid"]
+        what = f"the ends of {_documents(valid)}" if ends else f"{_documents(valid)}"
+        lines = [
+            f"{train['tokens']:,} tokens in {_documents(train)} to learn from; {valid['tokens']:,}, {what}, "
+            f"to validate on; {len(tokenizer):,} tokens in the vocabulary"
+        ]
+        if validator.scored < valid["tokens"] - 1 - valid["documents"]:
+            lines.append(f"validated on {validator.scored:,} tokens")
+        if survey.skipped.total:
+            lines.append(f"left out: {survey.skipped}")
+        console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
+    return Job(
+        recipe=recipe,
+        model=model,
+        loss=LanguageLoss(model, recipe.loss.label_smoothing),
+        feed=feed,
+        validate=validator,
+        metric=(recipe.valid.metric, "low"),
+        ranks=ranks,
+        static=static,
+        d_model=model.config.d_model,
+        root=corpus.root,
+        about={"model": to_dict(model.config), "longest": size},
+        data={
+            "files": [str(path) for path in corpus.paths("train")],
+            "words": survey.words,
+            **facts,
+            "skipped": survey.skipped.total,
+            "why": str(survey.skipped),
+        },
+    )
+
+
+def _check_context(size: int, model: Decoder, where: str) -> None:
+    positions = model.config.positions
+    if positions.kind == "learned" and size > positions.longest:
+        raise ValueError(
+            f"context.tokens={size}, but the positions of {where} reach {positions.longest}: choose that at "
+            "most"
+        )
+
+
+def _facts(store: Store) -> dict[str, int]:
+    return {
+        "documents": len(document_bounds(store)) - 1,
+        "tokens": len(store["ids"].values),
+        "bytes": int(np.asarray(store["bytes"].values).sum()),
+        "words": int(np.asarray(store["words"].values).sum()),
+    }
+
+
+def _documents(facts: dict[str, int]) -> str:
+    count = facts["documents"]
+    return f"{count:,} documents" if count != 1 else "1 document"
+
+
+class Validator:
+    """Figures of the model as it stands, and how it goes on from some of the text."""
+
+    def __init__(
+        self, recipe: LanguageRecipe, model: Decoder, tokenizer: Tokenizer, store: Store, ranks: Ranks
+    ) -> None:
+        ids, size = store["ids"].values, recipe.context.tokens
+        bounds = np.array([0, len(ids)]) if recipe.context.across else document_bounds(store)
+        every = Windows.of(bounds, size, recipe.valid.stride or size)
+        self._windows = every.spread(recipe.valid.tokens)
+        self.scored = int(self._windows.scored.sum())
+        """Tokens that are scored."""
+        facts = _facts(store)
+        share = self.scored / max(int(every.scored.sum()), 1)
+        self._sizes = {"size": round(share * facts["bytes"]), "words": round(share * facts["words"])}
+        self._ids, self._model, self._tokenizer, self._size = ids, model, tokenizer, size
+        self._bfloat16 = recipe.train.bfloat16(ranks.device)
+        self._rounds = 0
+
+    def __call__(self) -> tuple[dict[str, float], str]:
+        total, tokens = nll(self._model, self._ids, self._windows, bfloat16=self._bfloat16)
+        self._rounds += 1
+        return figures(total, tokens, **self._sizes), self._example()
+
+    def _example(self) -> str:
+        """How the model goes on from some of the text, another place each time: a sample."""
+        count = min(SHOWN, self._size // 2, len(self._ids))
+        place = self._rounds * 7919 % max(len(self._ids) - count, 1)
+        prefix = self._ids[place : place + count].tolist()
+        state = self._model.start(rows=1, capacity=2 * count)
+        config = DecodeConfig(method="sample", top_k=20, maximum=count)
+        end = len(self._tokenizer)  # none: it shall write on
+        [[found]] = decode(self._model, state, [prefix], end=end, config=config)
+        own = self._tokenizer.decode(found.ids[count - 1 :], skip_specials=False)
+        return f"  {_line(self._tokenizer.decode(prefix))}\n  -> {_line(own)}"
+
+
+def _line(text: str) -> str:
+    return text.replace("\n", " / ")

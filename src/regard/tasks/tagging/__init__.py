@@ -1,0 +1,1 @@
+"""Token classification: a sentence in, a tag for each word out."""

@@ -1,0 +1,81 @@
+"""What tagging's commands do: tag, evaluate."""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TextIO
+
+from rich.console import Console
+
+from regard.config import ConfigError
+from regard.tasks.base import metrics
+from regard.tasks.base.evaluation import labelled_data, say_figures
+from regard.tasks.base.faster import Precision
+from regard.tasks.base.lines import WINDOW, incoming
+from regard.tasks.base.task import EvaluateOptions
+from regard.tasks.base.terminal import counting, say
+from regard.tasks.tagging.data import TaggedCorpus
+from regard.tasks.tagging.lines import LineFormat, line_format, tag_lines
+from regard.tasks.tagging.recipe import RECIPE
+from regard.tasks.tagging.tagger import open_tagger
+from regard.tasks.tagging.train import measure
+
+
+def tag(
+    model: Path,
+    file: str,
+    *,
+    out: TextIO,
+    form: LineFormat | None = None,
+    word: int = 0,
+    column: str | None = None,
+    comment: str = "",
+    replace: bool = False,
+    as_json: bool = False,
+    device: str = "auto",
+    precision: Precision | None = None,
+) -> None:
+    """The lines of a file as they are, each word's with its tag behind it; of plain text, a word a line."""
+    tagger = open_tagger(model, device=device, precision=precision)
+    plain = form == "text" or (form is None and file == "-")
+    if as_json:
+        if not plain and line_format(file) != "text":
+            raise ConfigError("--json is for plain text, a sentence a line: say so by --format text")
+        for sentence in incoming(file):
+            out.write(json.dumps(tagger.tag(sentence).to_dict(), ensure_ascii=False) + "\n")
+            out.flush()
+        return
+    columns: Any = {"word": word, "tag": _column(column), "comment": comment, "replace": replace}
+    if file == "-":
+        columns |= {"format": form or "text", "file": "standard input"}
+        tag_lines(incoming(file), out, tagger.tag, window=1 if sys.stdin.isatty() else WINDOW, **columns)
+        return
+    with counting("sentences", beside=out) as advance:
+        counts = tagger.tag_file(file, out, format=form, progress=advance, **columns)
+    if counts.silent:
+        say(Console(stderr=True), f"{counts.silent} of {counts.words} words left no token")
+
+
+def _column(name: str | None) -> str | int | None:
+    """A name, or a number."""
+    return int(name) if name is not None and name.lstrip("-").isdigit() else name
+
+
+def evaluate(model: Path, options: EvaluateOptions, console: Console) -> dict[str, Any]:
+    """On text that is written as the training text was."""
+    tagger = open_tagger(model, device=options.device)
+    data = labelled_data(model, RECIPE, options)
+    records = TaggedCorpus(data, Path()).read("valid")
+    scores = tagger.scores([record.words for record in records])
+    found = [[tagger.labels[number] for number in tagger.choose(each)] for each in scores]
+    wanted = [record.tags for record in records]
+    figures: dict[str, Any] = dict(measure(tagger, scores, wanted))
+    say_figures(console, figures)
+    if tagger.spans:
+        labels = metrics.per_label_spans(found, wanted)
+        for name, own in labels.items():
+            line = f"precision {own.precision:.4f}  recall {own.recall:.4f}  f1 {own.f1:.4f}"
+            say(console, f"{name:<10} {line}  {own.count} spans")
+        figures["labels"] = {name: asdict(own) for name, own in labels.items()}
+    return figures

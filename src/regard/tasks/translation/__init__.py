@@ -1,0 +1,1 @@
+"""Translation: a text in one language in, the same in another out."""

@@ -1,0 +1,145 @@
+"""What translation's commands do: translate, align, evaluate."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal, TextIO
+
+from rich.console import Console
+
+from regard.config import ConfigError
+from regard.decode import DecodeConfig
+from regard.tasks.base.decoding import changed
+from regard.tasks.base.faster import Precision
+from regard.tasks.base.lines import incoming
+from regard.tasks.base.task import EvaluateOptions
+from regard.tasks.base.terminal import counting, say
+from regard.tasks.translation.alignment import draw
+from regard.tasks.translation.engine import TooLong
+from regard.tasks.translation.evaluate import compare, render_comparison, render_scores, score
+from regard.tasks.translation.lines import translate_lines
+from regard.tasks.translation.translator import Translator, open_translator
+from regard.text import DataError, Origin, read_lines
+
+Engine = Literal["regard", "ctranslate2"]
+
+
+def open_by_engine(model: Path, engine: Engine, device: str, precision: Precision | None) -> Translator:
+    """A model folder or, for CTranslate2, an exported one."""
+    if engine == "regard":
+        return open_translator(model, device=device, precision=precision)
+    # regard.deploy stands above: it exports any task
+    return import_module("regard.deploy.engine").open_deployed(model, device=device, precision=precision)
+
+
+def translate(
+    model: Path,
+    file: str,
+    *,
+    out: TextIO,
+    engine: Engine = "regard",
+    device: str = "auto",
+    precision: Precision | None = None,
+    greedy: bool = False,
+    decoding: dict[str, Any] | None = None,
+    scores: bool = False,
+    align: bool = False,
+    as_json: bool = False,
+    to: str | None = None,
+    too_long: TooLong = "split",
+    suppress: Sequence[str] | None = None,
+    batch_tokens: int | None = None,
+) -> None:
+    """Line by line, from a file or "-" for standard input. `decoding` has settings of `DecodeConfig` by
+    name, in place of the translator's own."""
+    translator = open_by_engine(model, engine, device, precision)
+    asked = file == "-" and sys.stdin.isatty()
+    with counting("lines", beside=out) as advance, _named(file):
+        counts = translate_lines(
+            translator,
+            incoming(file),
+            out,
+            scores=scores,
+            align=align,
+            as_json=as_json,
+            to=to,
+            decoding=changed(translator.decoding, decoding or {}, greedy=greedy),
+            suppressed=suppress or (),
+            too_long=too_long,
+            window=1 if asked else 1000,
+            batch_tokens=batch_tokens,
+            progress=advance,
+        )
+    notes = (
+        (counts.split, "longer than the model was trained on: they were translated in pieces"),
+        (counts.unknown, "not wholly known: they have words that are not in the model's vocabulary"),
+    )
+    for count, what in notes:
+        if count:
+            say(Console(stderr=True), f"{count} of {counts.lines} lines are {what}")
+
+
+def align(
+    model: Path, source: str, target: str | None, *, to: str | None, device: str, console: Console
+) -> None:
+    """Draw which words of the source each word of a translation looks at; of the model's own, unless
+    given."""
+    translator = open_translator(model, device=device)
+    written = translator.translate(source, to=to).text if target is None else target
+    console.print(f"{source}\n{written}\n", highlight=False, markup=False)
+    picture = draw(translator.align(source, written, to=to), width=console.width)
+    console.print(picture, highlight=False, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def _named(file: str) -> Iterator[None]:
+    """A line that is refused is reported with its file, and by what can be typed."""
+    try:
+        yield
+    except DataError as error:
+        if error.origin.file != "input":
+            raise
+        origin = Origin("standard input" if file == "-" else file, error.origin.line)
+        remedy = "shorten it, or translate with --too-long split"
+        raise DataError(origin, error.reason, error.particulars, remedy) from error
+
+
+def evaluate(model: Path, options: EvaluateOptions, console: Console) -> dict[str, Any]:
+    """Scores of a model, or of a file of translations; with `against`, what sets it apart from another."""
+    options.only("source", "references", "against", "to", "lowercase", "tokenize", "decoding")
+    if options.source is None or not options.references:
+        raise ConfigError(
+            "a translator is measured on text and its translation: give --source and --reference"
+        )
+    sources = _texts(options.source)
+    wanted = [_texts(path) for path in options.references]
+    systems = [model, *([] if options.against is None else [options.against])]
+    given = {path: _texts(path) for path in systems if path.is_file()}
+    for path, lines in [*zip(options.references, wanted, strict=True), *given.items()]:
+        if len(lines) != len(sources):
+            counts = f"{len(lines)} lines for {len(sources)} sources of {options.source}"
+            raise DataError(Origin(str(path)), counts, remedy="give files of equal length")
+
+    def translations(system: Path) -> list[str]:
+        if system in given:
+            return given[system]
+        translator = open_translator(system, device=options.device)
+        decoding: DecodeConfig = changed(translator.decoding, dict(options.decoding))
+        return [each.text for each in translator.translate(sources, to=options.to, decoding=decoding)]
+
+    how: dict[str, Any] = {"lowercase": options.lowercase, "tokenize": options.tokenize}
+    system = translations(model)
+    scores = score(system, wanted, **how)
+    render_scores(scores, console)
+    plain: dict[str, Any] = {"scores": {name: each.to_dict() for name, each in scores.items()}}
+    if options.against is not None:
+        comparison = compare(system, translations(options.against), wanted, **how)
+        render_comparison(comparison, console)
+        plain["comparison"] = comparison.to_dict()
+    return plain
+
+
+def _texts(path: Path) -> list[str]:
+    return [line.text for line in read_lines(path)]

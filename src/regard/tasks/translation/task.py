@@ -1,0 +1,24 @@
+"""Translation as a task."""
+
+from regard.tasks.base.task import Task
+from regard.tasks.translation import cli
+from regard.tasks.translation.check import check_recipe
+from regard.tasks.translation.commands import evaluate
+from regard.tasks.translation.recipe import RECIPE
+from regard.tasks.translation.train import prepare
+from regard.tasks.translation.translator import Translator, open_translator
+
+TASK = Task(
+    name="translate",
+    command="translate",
+    noun="translator",
+    recipe=RECIPE,
+    prepare=prepare,
+    predictor=Translator,
+    open=open_translator,
+    evaluate=evaluate,
+    check=check_recipe,
+    exports=frozenset({"ctranslate2", "onnx"}),
+    views=("translate",),
+    commands=cli.COMMANDS,
+)

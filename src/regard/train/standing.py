@@ -1,0 +1,110 @@
+"""Where a run stands: how far it is, what was best, and the checkpoint that brings another run there.
+
+A checkpoint is the weights, frozen ones too, the optimizer's state, the averages, the statistics of steps
+that were not logged yet, and `Standing`.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from regard.train import checkpoint
+from regard.train.checkpoint import CheckpointError
+from regard.train.engine import Engine
+
+
+@dataclass(slots=True)
+class Standing:
+    """Where a run stands: beside the vectors, all that a checkpoint holds."""
+
+    step: int = 0
+    best: dict[str, float] = field(default_factory=dict)
+    best_step: int = 0
+    waited: int = 0
+    """Validations since the best."""
+    skipped: int = 0
+    """Updates that were not finite."""
+    in_a_row: int = 0
+    seconds: float = 0.0
+    split: int = 1
+    steps: int = 0
+    """How many there will be, as far as is known."""
+    finished: bool = False
+
+    def judge(self, figures: Mapping[str, float], metric: str, wanted: Literal["high", "low"]) -> bool:
+        """Note the figures of a validation; whether they are the best so far."""
+        # a run resumed with another metric may find no best figure of it
+        better = metric not in self.best or _better(figures[metric], self.best[metric], wanted)
+        self.waited = 0 if better else self.waited + 1
+        if better:
+            self.best, self.best_step = dict(figures), self.step
+        return better
+
+
+def save(
+    path: Path, engine: Engine, standing: Standing, history: Sequence[Tensor], *, optimizer: str
+) -> None:
+    """Write a checkpoint. `optimizer` is its kind, `history` the statistics of steps not logged yet."""
+    beside = {f"average.{name}": vector for name, vector in engine.average.state().items()}
+    beside |= {f"fixed.{name}": value for name, value in engine.weights.fixed.items()}
+    if history:
+        beside["history"] = torch.stack([*history])
+    facts = {"standing": asdict(standing), "updates": engine.optimizer.updates, "optimizer": optimizer}
+    checkpoint.write(path, {**_vectors(engine), **beside}, {**facts, "places": _places(engine)})
+
+
+def load(path: Path, engine: Engine, *, optimizer: str) -> tuple[Standing, list[Tensor]]:
+    """Bring the engine to where a checkpoint's was; what else `save` was given."""
+    tensors, facts = checkpoint.read(path)
+    fixed, own = _under("fixed.", tensors), engine.weights.fixed
+    if facts["places"] != _places(engine) or _shapes(fixed) != _shapes(own):
+        raise CheckpointError(
+            f"{path}: the weights of another model, or of one in which other parts are frozen or "
+            "learn faster; resume with the recipe that began it"
+        )
+    kind = facts.get("optimizer", "adam")
+    if kind != optimizer:
+        raise CheckpointError(f"{path}: begun with optimizer.kind={kind!r}; resume with that")
+    averages = _under("average.", tensors)
+    if engine.average.mean is not None and "mean" not in averages:
+        raise CheckpointError(
+            f"{path}: it holds no mean of the weights; resume with the average.kind that began it"
+        )
+    for name, vector in _vectors(engine).items():
+        vector.copy_(tensors[name])
+    for name, value in own.items():
+        value.copy_(fixed[name])
+    engine.average.load(averages)
+    engine.optimizer.updates = facts["updates"]
+    device = engine.weights.values.device
+    history = [*tensors["history"].to(device)] if "history" in tensors else []
+    return Standing(**facts["standing"]), history
+
+
+def _vectors(engine: Engine) -> dict[str, Tensor]:
+    optimizer = engine.optimizer
+    return {"weights": engine.weights.values, "means": optimizer.means, "squares": optimizer.squares}
+
+
+def _places(engine: Engine) -> dict[str, list[int]]:
+    return {name: [place.start, *place.shape] for name, place in engine.weights.places.items()}
+
+
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name[len(prefix) :]: each for name, each in tensors.items() if name.startswith(prefix)}
+
+
+def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
+    return {name: each.shape for name, each in tensors.items()}
+
+
+def _better(figure: float, best: float, wanted: Literal["high", "low"]) -> bool:
+    """No number at all is the worst."""
+    if math.isnan(figure) or math.isnan(best):
+        return not math.isnan(figure)
+    return figure > best if wanted == "high" else figure < best

@@ -1,0 +1,183 @@
+"""A little text for every task, and the smallest recipes that learn from it."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+from tests.tasks import tiny
+from tests.tasks.encoders import toys
+
+SHAPE: dict[str, Any] = {"preset": "tiny", "d_model": 16, "heads": 2, "layers": 2, "d_ff": 32}
+TRAIN: dict[str, Any] = {"steps": 3, "validate_every": 3, "log_every": 1}
+OPTIMIZER: dict[str, Any] = {"learning_rate": 3e-3, "warmup": 1, "schedule": "linear"}
+
+
+def _write(folder: Path, **files: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name.replace("__", ".")).write_text(text, encoding="utf-8")
+
+
+def _rows(rows: list[tuple[str, ...]], apart: str = "\t") -> str:
+    return "".join(f"{apart.join(row)}\n" for row in rows)
+
+
+def _pairs(folder: Path) -> None:
+    train, other = tiny.pairs(40), tiny.pairs(41, start=100)
+    long = (" ".join(["house"] * 12), " ".join(["haus"] * 12))
+    tiny.write_pairs(folder, "train", [*train, long])
+    tiny.write_pairs(folder, "other", other)
+    tiny.write_pairs(folder, "valid", tiny.pairs(12, start=200))
+    tiny.write_pairs(folder, "test", tiny.pairs(6, start=220))
+    tiny.write_pairs(folder, "elsewhere", [*train, *tiny.pairs(2, start=200)])
+    table = [("en", "de", "second"), *((*pair, pair[0].upper()) for pair in train)]
+    _write(
+        folder,
+        table__tsv=_rows(table),
+        table__rows=_rows(table, ","),
+        other__tsv=_rows([("en", "de"), *other]),
+    )
+    for end in ("en", "de"):
+        (folder / f"broken.{end}").write_bytes((folder / f"train.{end}").read_bytes() + b"\xff\xfe dog\n")
+    tiny.write_pairs(folder / "away", "train", other)
+    tiny.write_pairs(folder / "away", "valid", tiny.pairs(12, start=240))
+
+
+def _labelled(folder: Path) -> None:
+    def rows(texts: tuple[str, ...]) -> list[tuple[str, ...]]:
+        return [(f"{toys.sunny(text)}:{len(text) % 3}", text, text[::-1]) for text in texts]
+
+    one, other = rows(toys.texts(40)), rows(toys.texts(40, seed=2))
+    more = [("x:1", "red dog", "sees"), ("x:2", "red", "likes dog")]
+    named = [("label", "text", "other"), *one]
+    _write(
+        folder,
+        train__tsv=_rows(one),
+        other__tsv=_rows(other),
+        valid__tsv=_rows(rows(toys.texts(20, seed=1))),
+        test__tsv=_rows(rows(toys.texts(6, seed=3))),
+        named__tsv=_rows(named),
+        bars__tsv=_rows(one, "|"),
+        quotes__tsv=_rows([(label, f'"{text}"', rest) for label, text, rest in one]),
+        commas__rows=_rows(one, ","),
+        numbers__tsv=_rows([(str(len(row[1])), *row[1:]) for row in one]),
+        several__tsv=_rows([("a,b,d;c" if "sun" in row[1] else "b", *row[1:]) for row in one]),
+        wide__tsv=_rows([row[:2] for row in one] + [(row[0], f"{row[1]}\t{row[2]}") for row in more]),
+        broken__tsv=_rows(one) + "\tno label\tat all\n",
+        uneven__tsv=_rows([row for row in one if row[0].startswith("no")] + one[:5]),
+    )
+    _write(folder / "away", train__tsv=_rows(other), valid__tsv=_rows(other[:9]))
+
+
+def _tagged(folder: Path) -> None:
+    def sentences(seed: int, count: int = 24) -> list[list[tuple[str, str, str]]]:
+        chance = random.Random(seed)
+        made = []
+        for _ in range(count):
+            words = chance.choices(toys.WORDS, k=chance.randint(2, 9))
+            rows: list[tuple[str, str, str]] = []
+            for word in words:
+                inside = [f"I{rows[-1][2][1:]}"] if rows and rows[-1][2] != "O" else []
+                kind = "N" if word in ("sun", "dog") else "X"
+                rows.append((word, kind, chance.choice(["B-A", "O", *3 * inside])))
+            made.append(rows)
+        return made
+
+    def columns(made: list[list[tuple[str, ...]]]) -> str:
+        return "\n".join("".join(f"{' '.join(row)}\n" for row in rows) for rows in made)
+
+    def objects(made: list[list[tuple[str, ...]]], tags: Any) -> str:
+        return "".join(
+            json.dumps({"words": [r[0] for r in rows], "heard": [r[0][::-1] for r in rows], **tags(rows)})
+            + "\n"
+            for rows in made
+        )
+
+    one, other = sentences(0), sentences(1)
+    # as IOB1 has it, where B- stands only between two spans of one kind
+    older = [[(word, kind, tag.replace("B-", "I-")) for word, kind, tag in rows] for rows in one]
+    _write(
+        folder,
+        train__conll=columns(one),
+        other__conll=columns(other),
+        valid__conll=columns(sentences(2, 12)),
+        test__conll=columns(sentences(3, 4)),
+        older__conll=columns(older),
+        noted__conll="# sun O\n" + columns(one),
+        train__jsonl=objects(one, lambda rows: {"tags": [r[2] for r in rows], "kinds": [r[1] for r in rows]}),
+        numbers__jsonl=objects(one, lambda rows: {"tags": [["N", "X"].index(r[1]) for r in rows]}),
+        broken__conll=columns(one) + "\nalone\n",
+    )
+    _write(folder / "away", train__conll=columns(other), valid__conll=columns(other[:5]))
+
+
+def _documents(folder: Path) -> None:
+    texts = toys.texts(60)
+    one, other = texts[:40], toys.texts(40, seed=2)
+
+    def parted(lines: tuple[str, ...], size: int = 5) -> str:
+        return "\n\n".join("\n".join(lines[at : at + size]) for at in range(0, len(lines), size)) + "\n"
+
+    marked = "".join(f"<doc {at}>\n{text}\n" for at, text in enumerate(one))
+    quoted = [("body", "text"), *((text[::-1], f'"{text}"') for text in one)]
+    _write(
+        folder,
+        train__txt=parted(one),
+        other__txt=parted(other),
+        valid__txt=parted(texts[40:]),
+        marked__txt=marked,
+        table__tsv=_rows(quoted),
+        bars__tsv=_rows(quoted, "|"),
+        commas__rows=_rows(quoted, ","),
+    )
+    (folder / "broken.txt").write_bytes(parted(one).encode() + b"\xff\xfe dog\n")
+    _write(folder / "away", train__txt=parted(other), valid__txt=parted(other[:10]))
+
+
+def recipes(folder: Path) -> dict[str, dict[str, Any]]:
+    """For each task; its files are written into the folder."""
+    _pairs(folder / "pairs")
+    _labelled(folder / "labelled")
+    _tagged(folder / "tagged")
+    _documents(folder / "documents")
+    words = {"kind": "words", "vocabulary": 40}
+
+    def recipe(task: str, data: dict[str, Any], **tables: Any) -> dict[str, Any]:
+        return {
+            "task": task,
+            "data": data,
+            "tokenizer": words,
+            "model": {**SHAPE, "dropout": 0.1},
+            "batch": {"tokens": 80},
+            "optimizer": OPTIMIZER,
+            "average": {"decay": 0.5},
+            "train": TRAIN,
+            **tables,
+        }
+
+    pairs = {
+        "train": [{"source": "train.en", "target": "train.de"}],
+        "valid": [{"source": "valid.en", "target": "valid.de"}],
+        "root": str(folder / "pairs"),
+    }
+    documents = {"train": ["train.txt"], "valid": ["valid.txt"], "root": str(folder / "documents")}
+    return {
+        "translate": recipe("translate", pairs, decode={"maximum": 12}, model={**SHAPE, "layers": 1}),
+        "pretrain": recipe("pretrain", {**documents, "longest": 16}),
+        "classify": recipe(
+            "classify",
+            {
+                "train": ["train.tsv"],
+                "valid": ["valid.tsv"],
+                "root": str(folder / "labelled"),
+                "text": 1,
+                "label": 0,
+            },
+        ),
+        "tag": recipe(
+            "tag", {"train": ["train.conll"], "valid": ["valid.conll"], "root": str(folder / "tagged")}
+        ),
+        "embed": recipe("embed", pairs),
+        "language": recipe("language", documents, context={"tokens": 16}),
+    }
