@@ -214,7 +214,7 @@ WORDS: list[Row] = [
     ("model.d_ff", 40, "start"),
     ("model.norm_kind", "rms", "start"),
     ("model.positions", "none", "loss"),
-    ("model.score", "additive", "start"),
+    ("model.score", "dot", "weights"),
 ]
 """That translators, encoders and language models have in common; the start has no dropout in it."""
 
