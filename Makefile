@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ready := .venv/.ready
 
-.PHONY: setup demo test check bench docs pictures clean
+.PHONY: setup demo test gauntlet check bench docs pictures clean
 
 setup: $(ready)
 
@@ -17,6 +17,9 @@ demo: setup
 
 test: check
 	$(BIN)/python -m pytest
+
+gauntlet: setup
+	$(BIN)/python -m pytest -m long --durations=0
 
 check: setup
 	$(BIN)/ruff check .

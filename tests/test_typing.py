@@ -77,7 +77,7 @@ def _read_pyright(found: list[dict]) -> Iterator[Said]:
             yield Said(name, line, revealed=revealed[1])
 
 
-@pytest.fixture(scope="module", params=[mypy, pyright], ids=lambda each: each.__name__)
+@pytest.fixture(params=[mypy, pyright], ids=lambda each: each.__name__)
 def said(request) -> list[Said]:
     return request.param()
 
@@ -96,19 +96,13 @@ def marked(name: str, pattern: str) -> dict[int, str]:
     return {number: match[1] for number, match in found if match}
 
 
-def test_public_use_has_no_errors(said):
+def test_public_use_has_its_types_and_what_is_wrong_is_refused(said):
+    """One test: two would ask the same of a checker in two processes."""
     assert [each for each in said if each.file == "public.py" and each.error] == []
-
-
-def test_every_type_is_what_it_should_be(said):
     wanted = marked("public.py", r"^ *reveal_type\(.*\)  # (.+)$")
     found = {each.line: plain(each.revealed) for each in said if each.file == "public.py" and each.revealed}
     assert len(wanted) > 30
     assert found == wanted
-
-
-def test_what_is_wrong_is_refused(said):
-    wanted = marked("wrong.py", r"# error: (.+)$")
-    found = {each.line for each in said if each.file == "wrong.py" and each.error}
-    assert len(wanted) > 8
-    assert found == {*wanted}
+    mistakes = marked("wrong.py", r"# error: (.+)$")
+    assert len(mistakes) > 8
+    assert {each.line for each in said if each.file == "wrong.py" and each.error} == {*mistakes}

@@ -3,6 +3,7 @@
 import sys
 from dataclasses import replace
 
+import pytest
 import torch
 
 from regard.bench import translation
@@ -70,6 +71,7 @@ def test_only_what_can_be_widened_is():
     assert not widens(Seq2Seq(SEQ2SEQ["recurrent"](50)))
 
 
+@pytest.mark.long
 def test_what_could_not_be_widened_is_compared_with_ctranslate2_alone(tmp_path, monkeypatch):
     texts = [pair.source for pair in phrases("train", 12)]
     tokenizer = Tokenizer.train(texts, TokenizerConfig(vocabulary=400))

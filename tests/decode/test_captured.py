@@ -205,6 +205,7 @@ def test_replayed_steps_are_the_decoders_own(family, precision, limit):
 
 
 @ON_CUDA
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning")
 def test_a_replayed_step_asks_nothing_of_the_device():
     model = build().cuda()
     stepper = CapturedStepper(model)

@@ -28,6 +28,8 @@ from regard.tasks.translation.translator import Translator
 from tests.models.families import MODERN, transformer
 from tests.tasks import copying
 
+pytest.importorskip("ctranslate2")
+
 ROTARY = PositionsConfig(kind="rotary")
 BODIES = {
     "sinusoidal, post-norm": (transformer(), PositionsConfig()),
