@@ -20,6 +20,7 @@ from regard.layout import Layout
 from regard.look.tracing import Trace
 from regard.meaning.index import Hit, Index
 from regard.nn.masks import Mask
+from regard.tasks.answering.answerer import Answered, AnswerSpan
 from regard.tasks.classification.classifier import Prediction
 from regard.tasks.embedding.embedder import WordVectors
 from regard.tasks.pretraining.filler import Candidate, Filled
@@ -48,6 +49,7 @@ GROUPS: dict[str, tuple[str, list[Any]]] = {
     "Pretraining": ("", ["Filler", Filled, Candidate]),
     "Classification": ("", ["Classifier", Prediction]),
     "Tagging": ("", ["Tagger", TaggedWords]),
+    "Answering": ("", ["Answerer", Answered, AnswerSpan]),
     "Embedding and search": ("", ["Embedder", WordVectors, Index, Hit]),
     "Language models": ("", ["Generator"]),
     "Decoding": ("Translators and generators take these settings.", ["DecodeConfig"]),

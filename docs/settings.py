@@ -20,7 +20,8 @@ PAGE = ROOT / "docs" / "settings.md"
 INTRODUCTION = """# Every setting of a recipe
 
 Each task has its own tables: [translate](#task-translate), [pretrain](#task-pretrain),
-[classify](#task-classify), [tag](#task-tag), [embed](#task-embed), [language](#task-language).
+[classify](#task-classify), [tag](#task-tag), [answer](#task-answer), [embed](#task-embed),
+[language](#task-language).
 
 Written by `make docs` from the configurations in the source. A recipe (a TOML file) may set any of them; so
 may the prompt: `regard train recipe.toml model.layers=4`. What is not set gets the value given here or, where
@@ -33,6 +34,7 @@ TASKS = {
     "pretrain": "An encoder, from plain text: it guesses masked words.",
     "classify": "Labels or numbers for texts, or for pairs of texts.",
     "tag": "A tag for each word.",
+    "answer": "Answers to questions: stretches of a text.",
     "embed": "Vectors that are near where texts mean the same, from pairs of such texts.",
     "language": "A language model, from plain text: it completes a prompt.",
 }

@@ -3,6 +3,7 @@
 What a real model would have learned from much text, these have learned from a handful of lines, in seconds.
 """
 
+import json
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ NAMES = [
     [("Bob", "B-PER"), ("met", "O"), ("Ann", "B-PER"), (".", "O")],
     [("The", "O"), ("dog", "O"), ("met", "O"), ("Ann", "B-PER"), ("Leeson", "I-PER"), (".", "O")],
 ]
+STORY = "On Monday, Ann Leeson met Bob in Rome."
+ANSWERS = [("Who met Bob?", "Ann Leeson"), ("Where did they meet?", "Rome"), ("When was it?", "Monday")]
 TINY = {"preset": "tiny", "layers": 1, "d_model": 32, "heads": 2, "d_ff": 64, "dropout": 0.0}
 FAST = {"learning_rate": 5e-3, "warmup": 10, "schedule": "constant"}
 PLUGIN = """import regard
@@ -63,6 +66,11 @@ def translator(folder: Path, name: str, **model: Any) -> None:
     train(folder, name, 80, data=data, tokenizer=words, model={**TINY, **model})
 
 
+def answered(question: str, answer: str) -> dict[str, Any]:
+    place = {"text": answer, "answer_start": STORY.index(answer)}
+    return {"id": question, "question": question, "answers": [place]}
+
+
 def write_lines(path: Path, lines: list[str]) -> None:
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
@@ -88,6 +96,10 @@ def make(folder: Path) -> None:
     labelled = {"train": "films.tsv", "valid": "films.tsv"}
     train(folder, "sentiment", 60, task="classify", data=labelled)
     train(folder, "entities", 60, task="tag", data={"train": "names.conll", "valid": "names.conll"})
+    asked = {"context": STORY, "qas": [answered(*each) for each in ANSWERS]}
+    squad = {"data": [{"title": "A story", "paragraphs": [asked]}]}
+    (folder / "story.json").write_text(json.dumps(squad), encoding="utf-8")
+    train(folder, "answers", 80, task="answer", data={"train": "story.json", "valid": "story.json"})
     masks = {"train": "letters.txt", "valid": "letters.txt"}
     train(folder, "bert", 60, task="pretrain", data=masks)
     verse = {"task": "language", "data": {"train": "verse.txt"}, "context": {"tokens": 64}}

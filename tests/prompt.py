@@ -17,6 +17,7 @@ def serve(place: str) -> None:
     import regard.deploy.exchange
     import regard.look.explore
     import regard.look.plot_commands
+    import regard.meaning.answers
     import regard.meaning.commands
     import regard.tasks.classification.commands
     import regard.tasks.embedding.commands

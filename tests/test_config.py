@@ -246,7 +246,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         (lambda: NormConfig(place="befor"), "place='befor' is none of post, pre"),
         (lambda: FeedForwardConfig(activation="gelu_tan"), "did you mean 'gelu_tanh'"),
         (lambda: PositionsConfig(kind="rotery"), "did you mean 'rotary'"),
-        (lambda: RecurrentConfig(cell="rnn"), "cell='rnn' is none of lstm, gru"),
+        (lambda: RecurrentConfig(cell="elman"), "cell='elman' is none of lstm, gru"),
         (lambda: InitialConfig(scheme="xaviar"), "did you mean 'xavier'"),
         (lambda: PoolConfig(kind="cls"), "kind='cls' is none of first"),
     ],

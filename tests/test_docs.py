@@ -5,6 +5,7 @@ is brief: a few steps of a small model. A block that cannot run here says so in 
 <!-- not run: the reason -->
 """
 
+import json
 import os
 import re
 import shutil
@@ -137,6 +138,15 @@ def desk(tmp_path_factory: pytest.TempPathFactory, prompt: dict[str, str]) -> Pa
     ]
     text = "\n\n".join("\n".join(each) for each in tagged) + "\n"
     (folder / "names.conll").write_text(text, encoding="utf-8")
+    asked = [
+        {
+            "context": f"{one} {other}",
+            "qas": [{"id": one, "question": one, "answers": [{"text": other, "answer_start": len(one) + 1}]}],
+        }
+        for one, other in zip(sentences[::2], sentences[1::2], strict=True)
+    ]
+    squad = {"data": [{"title": "Sentences", "paragraphs": asked}]}
+    (folder / "questions.json").write_text(json.dumps(squad), encoding="utf-8")
     (folder / "books").mkdir()
     lines = [pair.source for pair in pairs[:600]]
     for name, own in (("one", lines[:300]), ("two", lines[300:])):
@@ -179,6 +189,7 @@ SHOWN = {
     "docs/tasks/translation.md": ["Verdict: fit for training", "chrF"],
     "docs/tasks/classification.md": ["accuracy", "macro_f1"],
     "docs/tasks/tagging.md": ["accuracy", "f1"],
+    "docs/tasks/answering.md": ["exact", "f1", "letters.txt:"],
     "docs/tasks/embedding.md": ["cosine"],
     "docs/tasks/language.md": ['"prompt": "The river"', "bits per byte"],
 }
@@ -186,6 +197,7 @@ SHOWN = {
 
 MADE = {
     "README.md": ["letter.de", "runs/mine/curve.png", "runs/for-transformers/model.safetensors", "page.html"],
+    "docs/tasks/answering.md": ["answers.jsonl"],
     "docs/tasks/embedding.md": ["letters.npy"],
     "docs/tasks/language.md": ["runs/gpt2/model.safetensors"],
     "docs/trace.md": ["heads.png", "runs/pruned/model.safetensors"],

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from regard.nn.positions import Positions as Positions
     from regard.plugins import load_plugin as load_plugin
     from regard.plugins import register as register
+    from regard.tasks.answering.answerer import Answerer as Answerer
     from regard.tasks.base.measures import Metric as Metric
     from regard.tasks.base.predictor import Predictor as Predictor
     from regard.tasks.base.predictor import save as save
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from regard.tasks.translation.translator import Translator as Translator
 
 _HOMES = {
+    "Answerer": "tasks.answering.answerer",
     "Classifier": "tasks.classification.classifier",
     "DecodeConfig": "decode.config",
     "Embedder": "tasks.embedding.embedder",
@@ -60,6 +62,7 @@ _HOMES = {
 """Importing regard does not import torch; using it does."""
 
 __all__ = [
+    "Answerer",
     "Classifier",
     "DecodeConfig",
     "Embedder",

@@ -8,9 +8,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
-from regard.hub import HubError, HubWarning, is_foreign, read_folder
-from regard.models.heads import ClassifyConfig, EmbedConfig, MaskedConfig, TagConfig
-from tests.hub.toys import CASES, HEADS, PAIRS, TEXTS, batch, build, headed, save, toy
+from regard.hub import HubError, HubWarning, head_kind, is_foreign, read_folder
+from regard.models.heads import ClassifyConfig, EmbedConfig, MaskedConfig, SpanConfig, TagConfig
+from tests.hub.toys import CASES, HEADS, PAIRS, TEXTS, batch, build, headed, save, scores_of, toy
 
 TIGHT = {"rtol": 1e-5, "atol": 1e-5}
 ROWS = [[2, 7, 9, 5, 3], [2, 3], [2, 20, 21, 22, 6, 8, 11, 3]]
@@ -20,14 +20,32 @@ KINDS = {
     "ForPreTraining": MaskedConfig,
     "ForSequenceClassification": ClassifyConfig,
     "ForTokenClassification": TagConfig,
+    "ForQuestionAnswering": SpanConfig,
 }
 
 
 def theirs(model, padded, layout):
     """Their scores, packed: of every token, or of every sequence."""
-    output = model(**padded)
-    scores = output[0]
+    scores = scores_of(model(**padded))
     return layout.from_grid(scores) if scores.dim() == 3 else scores
+
+
+@pytest.mark.parametrize(
+    ("family", "architecture"),
+    [
+        ("bert", "BertForMultipleChoice"),
+        ("bert", "BertForNextSentencePrediction"),
+        ("bert", "BertLMHeadModel"),
+        ("roberta", "RobertaForCausalLM"),
+        ("distilbert", "DistilBertForMultipleChoice"),
+    ],
+)
+def test_a_model_for_something_else_is_refused_by_its_name(hf, tmp_path, family, architecture):
+    folder = toy(hf, tmp_path, family)
+    change(folder, architectures=[architecture])
+    for look in (read_folder, head_kind):
+        with pytest.raises(HubError, match=f"{architecture}.*is for something that is not done here.*Model"):
+            look(folder)
 
 
 def ours(model, packed, layout, segments=None):
@@ -229,17 +247,6 @@ def test_half_precision_becomes_float32(hf, tmp_path, dtype):
     assert {weight.dtype for weight in weights.values()} == {torch.float32}
     expected = model.embeddings.word_embeddings.weight.float()
     assert torch.equal(weights["encoder.embedding.tokens.weight"], expected)
-
-
-def test_a_head_unknown_here_leaves_the_encoder_and_a_warning(hf, tmp_path):
-    model = build(hf, "bert", "ForQuestionAnswering")
-    save(model, tmp_path)
-    with pytest.warns(HubWarning, match="left out: qa_outputs.bias, qa_outputs.weight"):
-        checkpoint = read_folder(tmp_path)
-    assert checkpoint.config.head == EmbedConfig(normalised=False)
-    padded, packed, layout = batch(ROWS, pad=0)
-    expected = layout.from_grid(model.bert(**padded)[0])
-    assert_close(headed(checkpoint).states(packed, layout), expected, **TIGHT)
 
 
 def test_a_head_without_tensors_starts_untrained_and_says_so(hf, tmp_path):

@@ -15,7 +15,7 @@ from regard.models import ENCODERS, Headed, HeadedConfig
 from regard.models.heads import ClassifyConfig, EmbedConfig, MaskedConfig, PoolConfig, TagConfig
 from regard.nn.recurrent import RecurrentConfig
 from regard.text import Tokenizer, TokenizerConfig
-from tests.hub.toys import CASES, PAIRS, TEXTS, batch, build, headed, save, toy
+from tests.hub.toys import CASES, PAIRS, TEXTS, batch, build, headed, save, scores_of, toy
 
 TIGHT = {"rtol": 1e-5, "atol": 1e-5}
 
@@ -50,7 +50,7 @@ def test_transformers_opens_it_with_the_same_scores_and_ids(hf, tmp_path, family
     rows = checkpoint.tokenizer.encode_batch(TEXTS, template="cls")
     _, packed, layout = batch(rows, pad=0)
     assert layout.from_grid(padded["input_ids"]).tolist() == packed.tolist()
-    scores = model.eval()(**padded)[0]
+    scores = scores_of(model.eval()(**padded))
     mine = headed(checkpoint)
     expected = mine.states(packed, layout) if head == "Model" else mine(packed, layout)
     assert_close(layout.from_grid(scores) if scores.dim() == 3 else scores, expected, **TIGHT)

@@ -33,10 +33,12 @@ TEXTS = ["The cat sat on a mat.", "dogs ran!", "a", "The dog and the cat ran tow
 PAIRS = [("the cat sat", "a dog ran towards it."), ("dogs", "cats, cats!"), ("a mat", "on the mat")]
 
 HEADS = {
-    "bert": ["Model", "ForMaskedLM", "ForPreTraining", "ForSequenceClassification", "ForTokenClassification"],
-    "roberta": ["Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification"],
-    "distilbert": ["Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification"],
+    "bert": ["Model", "ForMaskedLM", "ForPreTraining"],
+    "roberta": ["Model", "ForMaskedLM"],
+    "distilbert": ["Model", "ForMaskedLM"],
 }
+for _every in HEADS.values():
+    _every += ["ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering"]
 STEMS = {"bert": "Bert", "roberta": "Roberta", "distilbert": "DistilBert"}
 CASES = [(family, head) for family, heads in HEADS.items() for head in heads]
 
@@ -118,3 +120,10 @@ def batch(rows: list[list[int]], pad: int) -> tuple[dict[str, torch.Tensor], tor
     mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
     packed = torch.tensor([id for row in rows for id in row])
     return {"input_ids": padded, "attention_mask": mask}, packed, Layout.of([len(row) for row in rows])
+
+
+def scores_of(output) -> torch.Tensor:
+    """What a model of transformers gives; of an answerer, starts and ends side by side."""
+    if "start_logits" in output:
+        return torch.stack([output.start_logits, output.end_logits], dim=-1)
+    return output[0]

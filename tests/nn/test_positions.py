@@ -1,4 +1,4 @@
-"""The six ways to know a token's place, each against its formula."""
+"""The ways to know a token's place, each against its formula."""
 
 import math
 import os
@@ -16,6 +16,7 @@ from regard.nn.positions import (
     RelativeBias,
     RotaryPositions,
     SinusoidalPositions,
+    added_positions,
     rotary_positions,
     scaled_frequencies,
 )
@@ -34,6 +35,29 @@ def test_sinusoidal_positions_are_the_formula(base):
             angle = pos / base ** (2 * i / 16)
             assert_close(float(table[pos, 2 * i]), math.sin(angle), atol=1e-6, rtol=0)
             assert_close(float(table[pos, 2 * i + 1]), math.cos(angle), atol=1e-6, rtol=0)
+
+
+@pytest.mark.spec("1.4")
+@pytest.mark.parametrize("width", [1, 7, 15])
+def test_an_odd_width_ends_in_a_sine_without_its_cosine(width):
+    """The formula has any d."""
+    table = encode(width, 30)
+    assert table.shape == (30, width)
+    for pos in range(30):
+        for place in range(width):
+            angle = pos / 10_000 ** (2 * (place // 2) / width)
+            wanted = math.cos(angle) if place % 2 else math.sin(angle)
+            assert_close(float(table[pos, place]), wanted, atol=1e-6, rtol=0)
+
+
+@pytest.mark.spec("1.4b")
+def test_naive_positions_count_or_count_to_one():
+    config = PositionsConfig(kind="index")
+    found = added_positions(config, 6)(torch.arange(700), 700)
+    assert_close(found, torch.arange(700.0)[:, None].expand(700, 6))
+    scaled = added_positions(PositionsConfig(kind="fraction", longest=40), 6)(torch.arange(41), 41)
+    assert_close(scaled[:, 3], torch.arange(41) / 40)
+    assert float(scaled[40, 0]) == 1
 
 
 @pytest.mark.spec("1.4")
@@ -326,8 +350,6 @@ def test_impossible_settings_are_refused(settings, message):
         PositionsConfig(**settings)
 
 
-def test_odd_widths_are_refused():
-    with pytest.raises(ValueError, match="d_model=7 is odd"):
-        SinusoidalPositions(7)
+def test_odd_widths_are_refused_where_pairs_are_turned():
     with pytest.raises(ValueError, match="d_head=7 is odd"):
         RotaryPositions(7)

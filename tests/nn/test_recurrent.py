@@ -23,7 +23,7 @@ def draw(layout: Layout, width: int = 8) -> torch.Tensor:
 
 
 @pytest.mark.spec("4.1")
-@pytest.mark.parametrize("cell", ["lstm", "gru"])
+@pytest.mark.parametrize("cell", ["lstm", "gru", "rnn"])
 @pytest.mark.parametrize("bidirectional", [True, False])
 def test_a_packed_encoder_reads_each_sequence_as_if_alone(cell, bidirectional):
     part = build(RecurrentEncoder(8, RecurrentConfig(cell=cell, bidirectional=bidirectional)))
@@ -31,6 +31,19 @@ def test_a_packed_encoder_reads_each_sequence_as_if_alone(cell, bidirectional):
     for alone, together in zip(LAYOUT.split(x), LAYOUT.split(part(x, LAYOUT)), strict=True):
         if len(alone):
             assert_close(together, part.cells(alone)[0])
+
+
+@pytest.mark.spec("4.1")
+def test_the_plain_cell_is_its_formula():
+    """h_t = tanh(W x_t + U h_(t-1) + b), token after token."""
+    part = build(RecurrentEncoder(8, RecurrentConfig(cell="rnn", layers=1, bidirectional=False)))
+    x, own = draw(Layout.of([5])), dict(part.cells.named_parameters())
+    state, wanted = torch.zeros(8, dtype=torch.float64), []
+    for token in x:
+        inner = own["weight_ih_l0"] @ token + own["weight_hh_l0"] @ state
+        state = torch.tanh(inner + own["bias_ih_l0"] + own["bias_hh_l0"])
+        wanted.append(state)
+    assert_close(part(x, Layout.of([5])), torch.stack(wanted))
 
 
 @pytest.mark.spec("4.1")
@@ -61,7 +74,7 @@ def memory_of(sources: Layout) -> Memory:
 
 
 @pytest.mark.spec("4.2")
-@pytest.mark.parametrize("cell", ["lstm", "gru"])
+@pytest.mark.parametrize("cell", ["lstm", "gru", "rnn"])
 @pytest.mark.parametrize("attention", ["none", "additive", "dot", "scaled"])
 def test_a_decoder_steps_as_it_passes_over_whole_targets(cell, attention):
     part = build(RecurrentDecoder(8, RecurrentConfig(cell=cell, attention=attention), d_memory=6))

@@ -105,11 +105,62 @@ def _tagged(folder: Path) -> None:
         test__conll=columns(sentences(3, 4)),
         older__conll=columns(older),
         noted__conll="# sun O\n" + columns(one),
+        counts__conll=columns([[(word, kind, str(len(word))) for word, kind, _ in rows] for rows in one]),
         train__jsonl=objects(one, lambda rows: {"tags": [r[2] for r in rows], "kinds": [r[1] for r in rows]}),
         numbers__jsonl=objects(one, lambda rows: {"tags": [["N", "X"].index(r[1]) for r in rows]}),
         broken__conll=columns(one) + "\nalone\n",
     )
     _write(folder / "away", train__conll=columns(other), valid__conll=columns(other[:5]))
+
+
+def _questions(folder: Path) -> None:
+    """What stands behind the word that is asked about."""
+
+    def asked(seed: int, count: int = 24, longest: int = 9) -> list[dict[str, Any]]:
+        chance = random.Random(seed)
+        found = []
+        for number in range(count):
+            words = chance.sample(toys.WORDS, k=chance.randint(4, longest))
+            place = chance.randrange(len(words) - 1)
+            context = " ".join(words)
+            end = min(len(words), place + 1 + chance.randint(1, 3))
+            golds = [(" ".join(words[place + 1 : end]), len(" ".join(words[: place + 1])) + 1)]
+            found.append({"id": str(number), "question": words[place], "context": context, "golds": golds})
+        return found
+
+    def squad(rows: list[dict[str, Any]]) -> str:
+        def plain(row: dict[str, Any]) -> dict[str, Any]:
+            answers = [{"text": text, "answer_start": start} for text, start in row["golds"]]
+            qa = {"id": row["id"], "question": row["question"], "answers": answers}
+            return {"context": row["context"], "qas": [{**qa, "is_impossible": not answers}]}
+
+        return json.dumps({"data": [{"title": "x", "paragraphs": [plain(row) for row in rows]}]})
+
+    def table(rows: list[dict[str, Any]]) -> str:
+        """Each column twice; the second has it otherwise."""
+        lines = []
+        for row in rows:
+            [(text, start)] = row["golds"]
+            first, at = text.split()[0], row["context"].index(text.split()[0])
+            own = {"question": row["question"], "context": row["context"], "answer": text, "start": start}
+            other = {"asked": row["question"][::-1], "about": row["context"] + " sun sun", "says": first}
+            lines.append(json.dumps({**own, **other, "at": at, "nowhere": 0}) + "\n")
+        return "".join(lines)
+
+    one, other = asked(0), asked(1)
+    some = [{**row, "golds": row["golds"] if number % 3 else []} for number, row in enumerate(one)]
+    away = [{**row, "golds": [("nowhere", 0)]} for row in one[:1]]
+    _write(
+        folder,
+        train__json=squad(one),
+        other__json=squad(other),
+        valid__json=squad(asked(2, 12)),
+        test__json=squad(asked(3, 6)),
+        some__json=squad(some),
+        broken__json=squad([*one, *away]),
+        train__jsonl=table(one),
+    )
+    _write(folder / "away", train__json=squad(other), valid__json=squad(other[:5]))
 
 
 def _documents(folder: Path) -> None:
@@ -140,6 +191,7 @@ def recipes(folder: Path) -> dict[str, dict[str, Any]]:
     _pairs(folder / "pairs")
     _labelled(folder / "labelled")
     _tagged(folder / "tagged")
+    _questions(folder / "questions")
     _documents(folder / "documents")
     words = {"kind": "words", "vocabulary": 40}
 
@@ -177,6 +229,9 @@ def recipes(folder: Path) -> dict[str, dict[str, Any]]:
         ),
         "tag": recipe(
             "tag", {"train": ["train.conll"], "valid": ["valid.conll"], "root": str(folder / "tagged")}
+        ),
+        "answer": recipe(
+            "answer", {"train": ["train.json"], "valid": ["valid.json"], "root": str(folder / "questions")}
         ),
         "embed": recipe("embed", pairs),
         "language": recipe("language", documents, context={"tokens": 16}),

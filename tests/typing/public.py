@@ -57,7 +57,12 @@ reveal_type(generator.generate(["Once", "Twice"]))  # list[list[Generated]]
 reveal_type(generator.stream("Once"))  # Iterator[str]
 reveal_type(generator.generate_ids([[1, 2]], max_tokens=3))  # list[list[int]]
 
-every: list[regard.Predictor] = [translator, classifier, tagger, embedder, filler, generator]
+answerer = regard.load("runs/g", regard.Answerer)
+reveal_type(answerer.answer("Who?", "Ann met Bob."))  # Answered
+reveal_type(answerer.answer(["Who?", "Where?"], "Ann met Bob."))  # list[Answered]
+reveal_type(answerer.answer("Who?", "Ann met Bob.").best)  # AnswerSpan | None
+
+every: list[regard.Predictor] = [translator, classifier, tagger, embedder, filler, generator, answerer]
 reveal_type(every[0].precision)  # Literal['float32', 'bfloat16', 'int8']
 
 with regard.trace(translator, what=("weights", "stream"), layers=[0], heads=[1]) as seen:

@@ -115,6 +115,9 @@ def context(
     word: Annotated[str, typer.Argument(help="A word that all the sentences have.")],
     sentences: Annotated[list[str], typer.Argument(help="Two or more.")],
     out: Out,
+    others: Annotated[
+        list[str] | None, typer.Option("--with", help="Another word: how near is it? May be repeated.")
+    ] = None,
     device: Device = "auto",
 ) -> None:
     """How a word's vectors move from one sentence to another, layer by layer."""

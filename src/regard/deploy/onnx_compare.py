@@ -2,7 +2,7 @@
 
     classify    labels, probabilities        embed       the cosine of one with the other
     tag         tags of tokens               generate    likeliest next tokens, perplexity
-    fill        fills of a masked token
+    fill        fills of a masked token      answer      likeliest starts and ends
 
 Numbers may differ by rounding, beside the greatest of their kind, and choices only where two are nearly as
 good.
@@ -21,7 +21,7 @@ from regard.data.packing import Packed, pack
 from regard.deploy.export import ExportError
 from regard.deploy.onnx_run import Arrays, Graph, in_batches, padded
 from regard.models.headed import Headed
-from regard.models.heads import ClassifyHead, EmbedHead, MaskedHead, TagHead
+from regard.models.heads import ClassifyHead, EmbedHead, MaskedHead, SpanHead, TagHead
 from regard.tasks.base.reading import EncoderPredictor, Piece, quietly
 from regard.tasks.base.terminal import say
 from regard.tasks.classification.classifier import probabilities
@@ -30,6 +30,8 @@ from regard.tasks.language.generator import Generator
 
 ROUNDING = 1e-3
 """What float32's rounding may change of a number, at most, beside the greatest of them. Usual is 1e-6."""
+SPANS = ("start_logits", "end_logits")
+"""Outputs with a number for each token."""
 LEAST = 0.99
 """The share of labels, tags, fills and next tokens that must be the same: only near ties may fall apart."""
 
@@ -89,10 +91,13 @@ def compare_encoder(model: EncoderPredictor, folder: Path, texts: Sequence[str],
         real = feed["attention_mask"] > 0
         segments = torch.from_numpy(feed["token_type_ids"][real]) if "token_type_ids" in feed else None
         ours = _encoded(reader.model, packed, segments)
-        theirs = {name: each[real] if each.ndim == 3 else each for name, each in graph(feed).items()}
+        theirs = {
+            name: each[real] if each.ndim == 3 or name in SPANS else each
+            for name, each in graph(feed).items()
+        }
         for name, gaps in numbers.items():
             gaps.add(theirs[name], ours[name])
-        choices.add(theirs, ours, packed.ids.numpy())
+        choices.add(theirs, ours, packed)
     for name, gaps in numbers.items():
         gaps.report(name, console)
     choices.report(console)
@@ -111,6 +116,9 @@ def _encoded(model: Headed, packed: Packed, segments: Tensor | None) -> Arrays:
             case MaskedHead() if head.next_sentence is not None:
                 follows = head.follows(states, packed.layout)
                 found = {"logits": head(states), "seq_relationship_logits": follows}
+            case SpanHead():
+                starts, ends = head(states).T
+                found = {"start_logits": starts, "end_logits": ends}
             case _:
                 found = {"logits": cast(nn.Module, head)(states)}
     return {name: each.numpy() for name, each in found.items()}
@@ -126,7 +134,7 @@ class _Choices:
         self.found, self.chances = Gaps(), Gaps()
         self.cosine = 1.0
 
-    def add(self, theirs: Arrays, ours: Arrays, ids: np.ndarray) -> None:
+    def add(self, theirs: Arrays, ours: Arrays, packed: Packed) -> None:
         match self.head:
             case EmbedHead():
                 self.cosine = min(
@@ -139,8 +147,13 @@ class _Choices:
                 self.found.agree(*(each > 0.5 if many else each.argmax(axis=1) for each in both))
             case TagHead():
                 self.found.agree(*(each["logits"].argmax(axis=1) for each in (theirs, ours)))
+            case SpanHead():
+                ends = np.cumsum(packed.layout.host_lengths)[:-1]
+                for name in SPANS:
+                    sides = [np.split(each[name], ends) for each in (theirs, ours)]
+                    self.found.agree(*(np.array([row.argmax() for row in rows]) for rows in sides))
             case MaskedHead():
-                hidden = ids == self.mask
+                hidden = packed.ids.numpy() == self.mask
                 both = [probabilities(each["logits"][hidden], "single") for each in (theirs, ours)]
                 self.chances.add(*both)
                 self.found.agree(*(each.argmax(axis=1) for each in both))
@@ -154,7 +167,7 @@ class _Choices:
             self.chances.report("probabilities", console)
         if self.found.chosen:
             what = {ClassifyHead: "labels", TagHead: "tags of tokens", MaskedHead: "fills"}
-            self.found.report_choices(what[type(self.head)], console)
+            self.found.report_choices(what.get(type(self.head), "starts and ends"), console)
 
 
 def _masked(piece: Piece, mask: int) -> Piece:

@@ -212,4 +212,4 @@ def _facts(
 
 def _counted(kind: str) -> bool:
     """Whether there is a table with a row for each position."""
-    return kind in ("learned", "sinusoidal", "rotary")
+    return kind in ("learned", "sinusoidal", "index", "fraction", "rotary")

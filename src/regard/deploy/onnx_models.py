@@ -19,7 +19,7 @@ from regard.deploy.onnx_body import LOWEST, Cache, Grid, PaddedStack, Past
 from regard.models.decoder import Decoder
 from regard.models.encoder import Encoder
 from regard.models.headed import Headed
-from regard.models.heads import ClassifyHead, EmbedHead, MaskedHead, Pool
+from regard.models.heads import ClassifyHead, EmbedHead, MaskedHead, Pool, SpanHead
 from regard.nn.pooling import AttentionPooling, Pooler
 from regard.nn.stacks import Stack
 
@@ -57,6 +57,8 @@ class PaddedHeaded(nn.Module):
                 return ["last_hidden_state", "sentence_embedding"]
             case MaskedHead() if self.head.next_sentence is not None:
                 return ["logits", "seq_relationship_logits"]
+            case SpanHead():
+                return ["start_logits", "end_logits"]
             case _:
                 return ["logits"]
 
@@ -77,6 +79,8 @@ class PaddedHeaded(nn.Module):
                 scores = head(states.flatten(0, 1)).unflatten(0, (input_ids.shape[0], -1))
                 if isinstance(head, MaskedHead) and head.next_sentence is not None:
                     return scores, _classified(head.next_sentence, states, attention_mask)
+                if isinstance(head, SpanHead):
+                    return scores[:, :, 0], scores[:, :, 1]
                 return (scores,)
 
 
@@ -106,11 +110,25 @@ def pooled(pool: Pool, states: Tensor, mask: Tensor) -> Tensor:
         case "max":
             return torch.where(mask.unsqueeze(2) > 0, states, LOWEST).amax(1)
         case "attention":
-            query = cast(Tensor, cast(AttentionPooling, pool.attention).query)
-            scores = torch.where(mask > 0, states @ query / math.sqrt(len(query)), LOWEST)
+            scores = torch.where(
+                mask > 0, _pool_scores(cast(AttentionPooling, pool.attention), states), LOWEST
+            )
             return _weighted(scores.softmax(dim=-1), states)
         case "pooler":
             return torch.tanh(cast(Pooler, pool.pooler).dense(_weighted(first, states)))
+
+
+def _pool_scores(pool: AttentionPooling, states: Tensor) -> Tensor:
+    """Of each state, [batch, length]."""
+    attention, query = pool.attention, cast(Tensor, pool.query)
+    match attention.score:
+        case "additive":
+            asked = cast(nn.Linear, attention.match)(query)
+            return torch.tanh(asked + attention.project_keys(states)) @ attention.direction
+        case "dot":
+            return states @ query
+        case "scaled":
+            return states @ query / math.sqrt(len(query))
 
 
 def _weighted(weights: Tensor, states: Tensor) -> Tensor:

@@ -92,7 +92,7 @@ def is_decoder(folder: Path) -> bool:
 
 
 def head_kind(folder: Path) -> str:
-    """What such a folder is for: the kind of its head (masked, classify, tag, embed), or "language"."""
+    """What such a folder is for: the kind of its head (masked, classify, tag, span, embed), or "language"."""
     if is_decoder(folder):
         return "language"
     folder = _checked(folder)
@@ -103,7 +103,7 @@ def head_kind(folder: Path) -> str:
         return sentences.head.kind
     root = sentences.root if sentences else folder
     facts = Facts(root / "config.json", ENCODERS)
-    return facts.kind(() if facts.table.get("architectures") else _tensors(root, facts)[1]) or "embed"
+    return facts.kind(() if facts.table.get("architectures") else _tensors(root, facts)[1])
 
 
 def read_folder(folder: Path) -> Checkpoint:
@@ -120,7 +120,7 @@ def read_folder(folder: Path) -> Checkpoint:
     if sentences and sentences.head:
         head, labels = sentences.head, ()
     else:
-        head, labels = read_head(facts.kind(tensors) or "embed", facts, tensors)
+        head, labels = read_head(facts.kind(tensors), facts, tensors)
     pooler = family.body.get("encoder.pooler.dense.*", "").replace("*", "weight") in tensors
     pooler = pooler or (isinstance(head, ClassifyConfig) and head.pool.kind == "pooler")
     config = HeadedConfig(encoder=read_encoder(facts, pooler=pooler), head=head)
@@ -138,7 +138,9 @@ def read_folder(folder: Path) -> Checkpoint:
         root, family, config.encoder.vocabulary, lower_case=sentences is not None and sentences.lower_case
     )
     limits = [config.encoder.positions.longest, most, sentences.longest if sentences else None]
-    problem: Problem = read_problem(facts, len(labels)) if isinstance(head, ClassifyConfig) else "single"
+    problem: Problem = "single"
+    if isinstance(head, ClassifyConfig) or (isinstance(head, TagConfig) and len(labels) == 1):
+        problem = read_problem(facts, len(labels))
     nameless = problem == "number" and all(re.fullmatch(r"LABEL_\d+", label) for label in labels)
     return Checkpoint(
         config=config,

@@ -16,7 +16,15 @@ from regard.hub.families import DECODERS, ENCODERS, TABLES, Family
 from regard.hub.files import HubError, read_table
 from regard.hub.keys import check_keys, refuse_code
 from regard.models.encoder import EncoderConfig
-from regard.models.heads import ClassifyConfig, EmbedConfig, HeadConfig, MaskedConfig, PoolConfig, TagConfig
+from regard.models.heads import (
+    ClassifyConfig,
+    EmbedConfig,
+    HeadConfig,
+    MaskedConfig,
+    PoolConfig,
+    SpanConfig,
+    TagConfig,
+)
 from regard.nn.embedding import EmbeddingConfig
 from regard.nn.initialize import InitialConfig
 from regard.nn.layers import FeedForwardConfig, NormConfig
@@ -80,8 +88,8 @@ class Facts:
             )
         return _ACTIVATIONS[value]
 
-    def kind(self, present: Iterable[str]) -> str | None:
-        """Which head the architecture has; None if it is none that is known here."""
+    def kind(self, present: Iterable[str]) -> str:
+        """Which head the architecture has; one that has no counterpart here is refused by its name."""
         named = self.table.get("architectures") or []
         if not isinstance(named, list):
             raise HubError(f"{self.path}: architectures={named!r:.60} must be a list of names")
@@ -90,7 +98,12 @@ class Facts:
             if ending and ending[1] in _KINDS:
                 return _KINDS[ending[1]]
         if named:
-            return None
+            known = ", ".join(self.family.stem + ending for ending in _KINDS)
+            raise HubError(
+                f"{self.path}: architectures={named!r:.60} is for something that is not done here, only "
+                f"{known}; "
+                f'to take the encoder without its head, write ["{self.family.stem}Model"] there'
+            )
         masked = self.family.heads["masked"]["head.dense.*"].replace("*", "weight")
         return "masked" if masked in present else "embed"
 
@@ -162,6 +175,8 @@ def read_head(kind: str, facts: Facts, tensors: Mapping[str, Tensor]) -> tuple[H
                 distilled = facts.family.name == "distilbert"
                 dropout = facts.number("dropout") if distilled else _head_dropout(facts)
                 return TagConfig(tags=len(tags), dropout=dropout), tags
+            case "span":
+                return SpanConfig(dropout=_span_dropout(facts)), ()
             case _:
                 return EmbedConfig(normalised=False), ()
     except HubError:
@@ -190,6 +205,11 @@ def _read_masked(facts: Facts, tensors: Mapping[str, Tensor]) -> MaskedConfig:
         activation="gelu" if family.name == "roberta" else facts.activation(),
         eps=facts.number("eps") if "eps" in family.keys else 1e-12,
     )
+
+
+def _span_dropout(facts: Facts) -> float:
+    """Only DistilBERT's has some."""
+    return facts.number("span_dropout") if "span_dropout" in facts.family.keys else 0.0
 
 
 def _head_dropout(facts: Facts) -> float:

@@ -9,7 +9,7 @@ from regard.hub.reading import Problem
 from regard.models.decoder import DecoderConfig
 from regard.models.encoder import EncoderConfig
 from regard.models.headed import HeadedConfig
-from regard.models.heads import ClassifyConfig, EmbedConfig, MaskedConfig, TagConfig
+from regard.models.heads import ClassifyConfig, EmbedConfig, MaskedConfig, SpanConfig, TagConfig
 from regard.nn.stacks import TransformerConfig
 from regard.text import Tokenizer
 
@@ -114,6 +114,12 @@ def _check_head(config: HeadedConfig, family: Family, body: TransformerConfig) -
             require(head.inner == inner, f"head.inner={head.inner!r}", rule)
         case TagConfig() as head:
             require(head.words == "first", f"head.words={head.words!r}", "there, tokens are tagged")
+        case SpanConfig() as head:
+            require(
+                not head.dropout or family is DISTILBERT,
+                f"head.dropout={head.dropout}",
+                "of the families only DistilBERT has some before its answers",
+            )
         case EmbedConfig() as head:
             require(
                 head.pool.kind in ("first", "mean", "max", "last"),
@@ -157,6 +163,8 @@ def config_facts(
     }
     if isinstance(head, ClassifyConfig) or (isinstance(head, TagConfig) and family is not DISTILBERT):
         words["head_dropout"] = head.dropout
+    if isinstance(head, SpanConfig):
+        words["span_dropout"] = head.dropout
     facts: dict[str, Any] = {
         "model_type": family.name,
         "architectures": [f"{family.stem}{ending}"],
@@ -181,7 +189,7 @@ def _label_facts(config: HeadedConfig, labels: tuple[str, ...], problem: Problem
                 "id2label": {str(index): name for index, name in enumerate(names)},
                 "label2id": {name: index for index, name in enumerate(names)},
             }
-            if isinstance(config.head, ClassifyConfig):
+            if isinstance(config.head, ClassifyConfig) or problem == "number":
                 named["problem_type"] = _PROBLEMS[problem]
             return named
         case _:

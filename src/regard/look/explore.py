@@ -81,7 +81,7 @@ def save(
         raise ConfigError(f"--second {second!r:.60} beside {len(texts)} texts: give one text")
     explorer = open_explorer(model, device)
     languages = explorer.task.about().get("languages")
-    if second is not None and languages is None and not {"label", "fill"} & {*explorer.views}:
+    if second is not None and languages is None and not {"label", "fill", "answer"} & {*explorer.views}:
         raise ConfigError(f"--second {second!r:.60}: this {explorer.kind} reads one text: leave it out")
     if to is not None and languages is None:
         raise ConfigError(f"--to {to!r:.60}: this {explorer.kind} does not translate: leave it out")

@@ -22,7 +22,8 @@ from regard.look.explorer.questions import script
 
 SCRIPTS = ("core.js", "draw.js", "plots.js", "text.js")
 VIEWS = (
-    "translate", "fill", "continue", "label", "heads", "neuron", "layers", "positions", "context", "tour",
+    "translate", "fill", "continue", "label", "answer", "heads", "neuron", "layers", "positions", "context",
+    "tour",
 )  # fmt: skip
 """In the order of their tabs."""
 

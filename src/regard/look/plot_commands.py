@@ -182,12 +182,19 @@ def _column(name: str) -> str | int:
 
 
 def context(
-    model: Path, word: str, sentences: Sequence[str], out: Path, *, device: str = "auto", console: Console
+    model: Path,
+    word: str,
+    sentences: Sequence[str],
+    out: Path,
+    *,
+    others: Sequence[str] | None = None,
+    device: str = "auto",
+    console: Console,
 ) -> None:
     """How a word's vectors move between sentences."""
     check_out(out)
     embedder = open_embedder(model, device=device, precision="float32")
-    save(plot_context(word_in_context(embedder, word, sentences)), out)
+    save(plot_context(word_in_context(embedder, word, sentences, others or ())), out)
     say(console, f"{out}")
 
 

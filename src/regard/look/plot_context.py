@@ -18,13 +18,15 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 @picture
 def plot_context(moves: "Moves") -> "Figure":
     """Left a line for each two sentences: how alike the word is in both, layer by layer. Right its vectors in
-    the last layer, on the plane in which they differ most. Past eight pairs only the nearest and the furthest
-    are distinguished."""
+    the last layer, on the plane in which they differ most; between them, how near it is to other words, if
+    there are some. Past eight pairs only the nearest and the furthest are distinguished."""
     count = len(moves.sentences)
-    figure = new_figure(12, 4.6 + 0.24 * count)
+    figure = new_figure(12 if moves.near is None else 16, 4.6 + 0.24 * count)
     set_title(figure, f"“{shown(moves.word, 40)}” in {count} sentences")
-    left, right = figure.subplots(1, 2)
+    left, *between, right = figure.subplots(1, 2 if moves.near is None else 3)
     _draw_lines(left, moves)
+    for axes in between:
+        _draw_near(axes, moves)
     _draw_points(right, moves)
     listed = [
         f"{number}  {shown(' '.join(sentence.split()), 110)}"
@@ -51,6 +53,24 @@ def _draw_lines(axes: Any, moves: "Moves") -> None:
     axes.grid(alpha=0.3)
     title = "furthest and nearest" if many else "sentences"
     axes.legend(title=title, fontsize=9, ncols=-(-len(coloured) // 4))
+
+
+def _draw_near(axes: Any, moves: "Moves") -> None:
+    """At the last layer: a group of bars for each other word, a bar for each sentence."""
+    if moves.near is None:
+        return
+    last, count = moves.near[-1], len(moves.sentences)
+    wide = 0.8 / count
+    for number in range(count):
+        places = [group + wide * (number - (count - 1) / 2) for group in range(len(moves.others))]
+        colour = CATEGORIES[number % len(CATEGORIES)]
+        bars = axes.bar(places, last[:, number], wide * 0.92, color=colour, label=f"in {number + 1}")
+        axes.bar_label(bars, fmt="%.2f", fontsize=9, padding=2)
+    axes.set_xticks(range(len(moves.others)), [shown(other, 20) for other in moves.others])
+    axes.set(ylabel="cosine", title=f"how near “{shown(moves.word, 20)}” is to other words, last layer")
+    axes.axhline(0, color=GREY, linewidth=0.5)
+    axes.margins(y=0.15)
+    axes.legend(title="sentence", fontsize=9)
 
 
 def _draw_points(axes: Any, moves: "Moves") -> None:

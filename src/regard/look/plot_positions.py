@@ -108,7 +108,7 @@ def positions_of(
 
 
 def _computed(added: "nn.Module", length: int, kind: str) -> Positions:
-    """Of a plugin's: what it adds to each position."""
+    """Of any other kind: what it adds to each position."""
     import torch
 
     with torch.no_grad():

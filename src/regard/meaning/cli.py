@@ -1,11 +1,11 @@
-"""`regard search`, `cluster` and `context`. Imports no torch."""
+"""`regard answer`, `search`, `cluster` and `context`. Imports no torch."""
 
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from regard.tasks.base.options import Device, Json, Lines, Model, Precision, command
+from regard.tasks.base.options import Device, Json, JsonLines, Lines, Model, Precision, command
 
 
 @command("regard.meaning.commands")
@@ -49,9 +49,45 @@ def context(
     model: Model,
     word: Annotated[str, typer.Argument(help="A word that all the sentences have.")],
     sentences: Annotated[list[str], typer.Argument(help="Two or more.")],
+    others: Annotated[
+        list[str] | None, typer.Option("--with", help="Another word: how near is it? May be repeated.")
+    ] = None,
     device: Device = "auto",
 ) -> None:
     """How far a word's vectors move from one sentence to another, layer by layer."""
 
 
-COMMANDS = (search, cluster, context)
+@command("regard.meaning.answers")
+def answer(
+    model: Model,
+    questions: Annotated[list[str] | None, typer.Argument(help="What is asked.")] = None,
+    context: Annotated[
+        str | None, typer.Option("--context", help="The file that is asked about; - for standard input.")
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option(
+            "--questions",
+            help="One a line with --context or --corpus; else SQuAD's JSON, or a table with contexts.",
+        ),
+    ] = None,
+    corpus: Annotated[
+        Path | None, typer.Option("--corpus", help="A text a line: it is searched first, then read.")
+    ] = None,
+    embedder: Annotated[
+        Path | None, typer.Option("--embedder", help="With --corpus: the model that searches.")
+    ] = None,
+    top: Annotated[int, typer.Option("--top", help="With --corpus: texts that are read.")] = 10,
+    n_best: Annotated[int, typer.Option("--n-best", help="Answers shown for each question.")] = 1,
+    threshold: Annotated[
+        float | None,
+        typer.Option("--threshold", help="How much better no answer must score; unless given, as learned."),
+    ] = None,
+    as_json: JsonLines = False,
+    precision: Precision = None,
+    device: Device = "auto",
+) -> None:
+    """Answer questions with stretches of a text."""
+
+
+COMMANDS = (answer, search, cluster, context)

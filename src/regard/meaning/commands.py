@@ -7,17 +7,16 @@ from pathlib import Path
 from rich.console import Console
 
 from regard.config import ConfigError
-from regard.data import fingerprint
 from regard.meaning import cluster as clustering
 from regard.meaning import describe
 from regard.meaning.context import render as render_context
 from regard.meaning.context import word_in_context
-from regard.meaning.index import Index, Wanted
+from regard.meaning.corpus import open_corpus
+from regard.meaning.index import Wanted
 from regard.tasks.base.faster import Precision
 from regard.tasks.base.lines import incoming
 from regard.tasks.base.terminal import counting, say
 from regard.tasks.embedding.embedder import open_embedder
-from regard.text import DataError, Origin
 
 
 def search(
@@ -33,32 +32,18 @@ def search(
     as_json: bool,
     console: Console,
 ) -> None:
-    """The lines of a corpus that mean what a query means. The index is kept beside the corpus, and used again
-    while both the corpus and the model stay the same, and whether it is in int8."""
-    embedder = open_embedder(model, device=device, precision=precision)
-    folder = index or corpus.with_name(f"{corpus.name}.index")
-
-    def build() -> Index:
-        texts = [text for text in incoming(str(corpus)) if text.strip()]
-        if not texts:
-            raise DataError(Origin(str(corpus)), "no text to search", remedy="give a file with a text a line")
-        with counting("lines", total=len(texts)) as advance:
-            return Index.build(texts, embedder.embed(texts, progress=advance), kind=kind)
-
-    made = f"{kind} int8" if precision == "int8" else kind
-    files = [path for name in ("config.json", "model.safetensors") if (path := model / name).exists()]
-    wanted = fingerprint([corpus, *files], made)
-    found = Index.open_or_build(folder, wanted, build)
-    for query, hits in zip(queries, found.search(embedder.embed(list(queries)), top), strict=True):
+    """The lines of a corpus that mean what a query means."""
+    found = open_corpus(model, corpus, kind=kind, index=index, device=device, precision=precision)
+    for query, hits in zip(queries, found.search(queries, top), strict=True):
         if as_json:
-            plain = {"query": query, "hits": [hit._asdict() for hit in hits]}
-            say(console, json.dumps(plain, ensure_ascii=False))
+            plain = [{**hit._asdict(), "line": found.lines[hit.row]} for hit in hits]
+            say(console, json.dumps({"query": query, "hits": plain}, ensure_ascii=False))
             continue
         if len(queries) > 1:
             say(console, f"\n{query}")
         for hit in hits:
-            say(console, f"{hit.score:.4f}  {hit.row + 1:>6}  {hit.text}")
-    say(Console(stderr=True), f"{len(found):,} texts, {found.kind}: {found.why}")
+            say(console, f"{hit.score:.4f}  {found.lines[hit.row]:>6}  {hit.text}")
+    say(Console(stderr=True), f"{len(found.index):,} texts, {found.index.kind}: {found.index.why}")
 
 
 def cluster(
@@ -93,7 +78,15 @@ def cluster(
     describe.render(found, texts, console, examples)
 
 
-def context(model: Path, word: str, sentences: Sequence[str], *, device: str, console: Console) -> None:
-    """How far a word's vectors move between sentences, layer by layer."""
+def context(
+    model: Path,
+    word: str,
+    sentences: Sequence[str],
+    *,
+    others: Sequence[str] | None = None,
+    device: str,
+    console: Console,
+) -> None:
+    """How far a word's vectors move between sentences, layer by layer; and towards which other words."""
     embedder = open_embedder(model, device=device, precision="float32")
-    render_context(word_in_context(embedder, word, sentences), console)
+    render_context(word_in_context(embedder, word, sentences, others or ()), console)

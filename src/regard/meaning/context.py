@@ -3,12 +3,13 @@
     moved = 1 - cos(a, b)
 
 At the embedding the two differ by their places alone; what comes above is the sentence's doing (Ethayarajh
-2019).
+2019). Other words say where it moved to: `apple` beside `phone` and beside `orange`. Their vectors are from
+the first sentence that has them, or from the word by itself.
 """
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -39,6 +40,10 @@ class Moves:
     """[layers, pairs]; layer 0 is the embedding."""
     vectors: npt.NDArray[np.float32]
     """Of the word, [sentences, layers, d_model]."""
+    others: tuple[str, ...] = ()
+    """Words that it is compared with."""
+    near: npt.NDArray[np.float64] | None = None
+    """How near it is to each of them, [layers, others, sentences]: cosines."""
 
     @property
     def moved(self) -> npt.NDArray[np.float64]:
@@ -46,9 +51,12 @@ class Moves:
         return 1 - self.cosines
 
 
-def word_in_context(embedder: Embedder, word: str, sentences: Sequence[str]) -> Moves:
+def word_in_context(
+    embedder: Embedder, word: str, sentences: Sequence[str], others: Sequence[str] = ()
+) -> Moves:
     """A word is found whole, in capitals or not; where a sentence has it several times, the first one
-    counts. If the tokenizer cuts it, its vector is the mean of the parts."""
+    counts. If the tokenizer cuts it, its vector is the mean of the parts. `others` are words that it is
+    compared with in each sentence."""
     if isinstance(sentences, str) or len(sentences) < 2:
         raise ValueError(f"one sentence has nothing to move {word!r} away from: give two or more")
     if not word.strip():
@@ -60,11 +68,34 @@ def word_in_context(embedder: Embedder, word: str, sentences: Sequence[str]) -> 
     ]
     pairs = tuple(combinations(range(len(sentences)), 2))
     cosines = np.stack([paired_cosines(vectors[one], vectors[other]) for one, other in pairs], axis=1)
-    return Moves(word.strip(), tuple(sentences), tuple(spans), pairs, cosines, np.stack(vectors))
+    found = Moves(word.strip(), tuple(sentences), tuple(spans), pairs, cosines, np.stack(vectors))
+    if not others:
+        return found
+    beside = [_other(embedder, other.strip(), sentences, read) for other in others]
+    near = [[paired_cosines(own, other) for own in vectors] for other in beside]
+    return replace(
+        found, others=tuple(each.strip() for each in others), near=np.array(near).transpose(2, 0, 1)
+    )
+
+
+def _other(
+    embedder: Embedder, word: str, sentences: Sequence[str], read: Sequence[WordVectors]
+) -> npt.NDArray[np.float32]:
+    """Of a word in the first sentence that has it, or by itself: [layers, d_model]."""
+    if not word:
+        raise ValueError("an empty word has no vector: give one to compare with")
+    for number, (sentence, own) in enumerate(zip(sentences, read, strict=True), 1):
+        if found := _search(word, sentence):
+            return _vectors(own, found.span(), number)
+    return _vectors(embedder.words([word])[0], (0, len(word)), 1)
+
+
+def _search(word: str, sentence: str) -> re.Match[str] | None:
+    return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", sentence, re.IGNORECASE)
 
 
 def _find(word: str, sentence: str, number: int) -> tuple[int, int]:
-    found = re.search(rf"(?<!\w){re.escape(word)}(?!\w)", sentence, re.IGNORECASE)
+    found = _search(word, sentence)
     if found is None:
         why, remedy = f"the word {word!r} is not in it", "give sentences that have it, in this form"
         raise DataError(Origin("sentence", number), why, repr(sentence), remedy=remedy)
@@ -98,6 +129,24 @@ def render(moves: Moves, console: Console) -> None:
     line = f"{visible(moves.word)!r} is furthest apart in {one + 1} and {other + 1}: "
     line += f"{moves.moved[-1, widest]:.3f} at the last layer, {moves.moved[0, widest]:.3f} at the embedding"
     console.print(f"\n{line}", highlight=False, markup=False, soft_wrap=True)
+    if moves.near is not None:
+        console.print()
+        console.print(_near_table(moves))
+
+
+def _near_table(moves: Moves) -> Table:
+    """How near the word is to each of the others, by layer: the sentences side by side."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("layer")
+    count = len(moves.sentences)
+    for other in moves.others:
+        for number in range(count):
+            name = f"{visible(moves.word)} ~ {visible(other)}" if number == 0 else ""
+            table.add_column(f"{name}\nin {number + 1}", justify="right", no_wrap=True)
+    for layer, rows in enumerate(moves.near if moves.near is not None else ()):
+        cells = [f"{cosine:.3f}" for row in rows for cosine in row]
+        table.add_row("embedding" if layer == 0 else str(layer), *cells)
+    return table
 
 
 def _table(moves: Moves, shown: range, most: float) -> Table:

@@ -35,8 +35,8 @@ class Headed(nn.Module):
     def forward(
         self, ids: Ids, layout: Layout, segments: Int[Tensor, "tokens"] | None = None
     ) -> Float[Tensor, "rows scores"]:
-        """Scores of every token (masked, tag), or of every sequence (classify), or vectors (embed). Training
-        asks the head for less: see the tasks."""
+        """Scores of every token (masked, tag, span), or of every sequence (classify), or vectors (embed).
+        Training asks the head for less: see the tasks."""
         states = self.states(ids, layout, segments)
         if HEADS[self.config.head.kind].rows == "tokens":
             return self.head(states)

@@ -4,6 +4,7 @@
     next sentence  two scores from a sequence in one vector                           Devlin et al. 2019, 3.1
     classify       a score for each label, from a sequence in one vector; one label makes it a regressor
     tag            a score for each tag, for each token, or for each word in one vector
+    span           two scores for each token: an answer begins here, it ends here     Devlin et al. 2019, 4.2
     embed          a sequence in one vector, of length 1 if wanted
 
 Language models score by `regard.nn.embedding.VocabularyHead`.
@@ -24,7 +25,17 @@ from regard.models.encoder import Encoder
 from regard.nn import Stream
 from regard.nn.embedding import VocabularyHead
 from regard.nn.initialize import InitialConfig, initialize
-from regard.nn.pooling import AttentionPooling, Pooler, pool_ends, pool_first, pool_last, pool_max, pool_mean
+from regard.nn.pooling import (
+    AttentionPooling,
+    Pooler,
+    Query,
+    Score,
+    pool_ends,
+    pool_first,
+    pool_last,
+    pool_max,
+    pool_mean,
+)
 from regard.plugins import Registry
 
 Vectors = Float[Tensor, "sequences d_model"]
@@ -36,8 +47,11 @@ class PoolConfig:
     """How a sequence becomes one vector. First is [CLS] where there is one; ends is the last state of each
     direction of a bidirectional recurrent encoder; pooler is the encoder's own, tanh(W x_first + b), as BERT
     has it."""
-    query: Literal["trained", "fixed"] = "trained"
-    """What an attention pool asks with."""
+    query: Query = "trained"
+    """What an attention pool asks with: a vector that learns, one that stays as it was drawn, or ones."""
+    score: Score = "scaled"
+    """How an attention pool compares its query with the tokens: scaled is q . x / sqrt(d), dot is q . x,
+    additive is v . tanh(W q + U x)."""
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -50,7 +64,8 @@ class Pool(nn.Module):
         """`pooler` is the encoder's, for the kind of that name."""
         super().__init__()
         self.kind = config.kind
-        self.attention = AttentionPooling(d_model, config.query) if config.kind == "attention" else None
+        attends = config.kind == "attention"
+        self.attention = AttentionPooling(d_model, config.query, config.score) if attends else None
         if config.kind == "pooler" and pooler is None:
             raise ValueError("pool.kind='pooler' takes an encoder that has one: set encoder.pooler=true")
         self.pooler = pooler if config.kind == "pooler" else None
@@ -230,6 +245,29 @@ def _word_means(x: Stream, places: Int[Tensor, "tokens"]) -> Stream:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SpanConfig:
+    kind: Literal["span"] = "span"
+    dropout: float = 0.0
+    """Share of each vector dropped in training."""
+
+    def __post_init__(self) -> None:
+        _check_dropout(self.dropout)
+
+
+class SpanHead(nn.Module):
+    """For each token two scores: that an answer begins here, and that it ends here."""
+
+    def __init__(self, d_model: int, config: SpanConfig, *, initial: InitialConfig | None = None) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(config.dropout)
+        self.output = nn.Linear(d_model, 2)
+        initialize(self, initial or InitialConfig(scheme="normal"))
+
+    def forward(self, x: Stream) -> Float[Tensor, "tokens 2"]:
+        return self.output(self.dropout(x))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class EmbedConfig:
     kind: Literal["embed"] = "embed"
     pool: PoolConfig = field(default_factory=lambda: PoolConfig(kind="mean"))
@@ -267,8 +305,8 @@ class EmbedHead(nn.Module):
         return F.normalize(vectors.float(), dim=-1).to(vectors.dtype) if self.normalised else vectors
 
 
-HeadConfig = MaskedConfig | ClassifyConfig | TagConfig | EmbedConfig
-Head = MaskedHead | ClassifyHead | TagHead | EmbedHead
+HeadConfig = MaskedConfig | ClassifyConfig | TagConfig | SpanConfig | EmbedConfig
+Head = MaskedHead | ClassifyHead | TagHead | SpanHead | EmbedHead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,6 +370,15 @@ HEADS: Registry[HeadSpec] = Registry(
         config=TagConfig,
         build=lambda config, encoder: TagHead(encoder.config.d_model, config, initial=encoder.config.initial),
         rows="tokens",
+    ),
+    HeadSpec(
+        name="span",
+        config=SpanConfig,
+        build=lambda config, encoder: SpanHead(
+            encoder.config.d_model, config, initial=encoder.config.initial
+        ),
+        rows="tokens",
+        transfers=True,
     ),
     HeadSpec(
         name="embed",

@@ -17,6 +17,7 @@
       tiny          2      128      4     512   a laptop, in a minute
       small         6      384      6    1536   nanoGPT's model of characters
       base         12      768     12    3072   Radford et al. 2019, the smallest of GPT-2
+      recurrent     2      512                  Zaremba et al. 2014: an LSTM, before GPT
                     of each there is a modern twin: RMSNorm, rotary positions, SwiGLU, half as many heads of
                     keys and values, no biases (Touvron et al. 2023; Ainslie et al. 2023)
 
@@ -139,6 +140,18 @@ def recurrent_encoder(vocabulary: int, *, layers: int, d_model: int, dropout: fl
     )
 
 
+def recurrent_decoder(vocabulary: int, *, layers: int, d_model: int, dropout: float) -> DecoderConfig:
+    """An LSTM that reads forwards: what language models were before GPT."""
+    return DecoderConfig(
+        vocabulary=vocabulary,
+        d_model=d_model,
+        embedding=EmbeddingConfig(scaled=False, dropout=dropout),
+        positions=PositionsConfig(kind="none"),
+        body=RecurrentConfig(layers=layers, dropout=dropout),
+        initial=InitialConfig(std=0.1),
+    )
+
+
 def _pre_norm(config: Seq2SeqConfig) -> Seq2SeqConfig:
     plain = to_dict(config)
     for side in ("encoder", "decoder"):
@@ -168,6 +181,7 @@ DECODERS: dict[str, Callable[[int], DecoderConfig]] = {
     "tiny": lambda v: gpt(v, layers=2, d_model=128, heads=4, d_ff=512),
     "small": lambda v: gpt(v, layers=6, d_model=384, heads=6, d_ff=1536),
     "base": lambda v: gpt(v, layers=12, d_model=768, heads=12, d_ff=3072),
+    "recurrent": lambda v: recurrent_decoder(v, layers=2, d_model=512, dropout=0.2),
 }
 """Language models by name, for a size of vocabulary: GPT-2's make."""
 

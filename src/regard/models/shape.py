@@ -18,6 +18,7 @@ from regard.models.seq2seq import Seq2SeqConfig
 from regard.nn.attention import SCORES
 from regard.nn.layers import Activation
 from regard.nn.positions import POSITIONS, Scaling
+from regard.nn.recurrent import Cell
 
 _PATHS: dict[str, tuple[str, ...]] = {
     "layers": ("body.layers",),
@@ -38,7 +39,7 @@ _PATHS: dict[str, tuple[str, ...]] = {
 """Where in a side's configuration each word stands."""
 
 _RECURRENT = ("cell", "attention")
-_SHARED = ("layers", "d_model", "dropout", "positions", "longest")
+_SHARED = ("layers", "d_model", "dropout", "positions", "longest", "tied")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,7 +83,7 @@ class TranslatorConfig(Shape):
     """Layers of the encoder, where they are not `layers`."""
     decoder_layers: int | None = None
     """Layers of the decoder, where they are not `layers`."""
-    cell: Literal["lstm", "gru"] | None = None
+    cell: Cell | None = None
     """Of a recurrent model."""
     attention: Literal["none", "additive", "dot", "scaled"] | None = None
     """Of a recurrent model: how the decoder looks at the source."""
@@ -126,7 +127,7 @@ class EncoderShape(Shape):
     """The shape to start from; every other key changes one thing about it."""
     longest: int | None = None
     """Most tokens of an input, special ones included, where positions are learned."""
-    cell: Literal["lstm", "gru"] | None = None
+    cell: Cell | None = None
     """Of a recurrent encoder."""
     frozen: int = 0
     """Fine-tuning: so many of the lowest layers stay as they are, the embedding with them; -1: all of them,
@@ -150,19 +151,14 @@ class EncoderShape(Shape):
         """From nothing."""
         plain = to_dict(ENCODERS[self.preset](vocabulary))
         _put_words(plain, self, _ENCODER_PATHS)
-        # Sines have size 1: tokens that start at 0.02 would not be seen beside them.
-        plain["embedding"]["scaled"] |= self.positions == "sinusoidal"
+        # Sines have size 1, and counts more: tokens that start at 0.02 would not be seen beside them.
+        plain["embedding"]["scaled"] |= self.positions in ("sinusoidal", "index", "fraction")
         return from_dict(EncoderConfig, _merged(plain, self.encoder))
 
     def changed(self, config: EncoderConfig) -> EncoderConfig:
         """The encoder that is started from, with what may be set beside it."""
         plain = to_dict(config)
-        for name in _FREE:
-            if plain["body"]["kind"] == "recurrent" and name != "dropout" and getattr(self, name) is not None:
-                raise ValueError(
-                    f"{name}={getattr(self, name)!r} is for a Transformer, but start={self.start!r} is "
-                    "recurrent: leave it out"
-                )
+        _check_recurrent(plain, self, _FREE)
         _put_words(plain, self, {name: _ENCODER_PATHS[name] for name in _FREE})
         return from_dict(EncoderConfig, plain)
 
@@ -178,8 +174,10 @@ class LanguageShape(Shape):
     start: str = ""
     """A folder to start from: a language model of regard's, or a GPT-2 of Hugging Face's. Its shape and its
     tokenizer are taken over. Without it, all is learned from nothing."""
-    preset: Literal["tiny", "small", "base"] = "small"
+    preset: Literal["tiny", "small", "base", "recurrent"] = "small"
     """The size to start from; every other key changes one thing about it."""
+    cell: Cell | None = None
+    """Of a recurrent model."""
     make: Literal["gpt2", "modern"] = "gpt2"
     """GPT-2's LayerNorm, learned positions and GELU; or RMSNorm, rotary positions, SwiGLU, and pairs of heads
     that share keys and values."""
@@ -205,14 +203,19 @@ class LanguageShape(Shape):
         if self.start:
             fixed = [name for name in _LANGUAGE_PATHS if name not in _LANGUAGE_FREE]
             _check_start(self, [*fixed, "decoder"])
-        else:
-            self.build(8, 8)  # what does not fit together is reported before anything is read
+            return
+        _check_words(self, _LANGUAGE_PATHS)
+        if self.preset == "recurrent" and self.make != "gpt2":
+            raise ValueError(
+                f"make={self.make!r} is of a Transformer, but preset='recurrent' is none: leave it out"
+            )
+        self.build(8, 8)  # what does not fit together is reported before anything is read
 
     def build(self, vocabulary: int, context: int) -> DecoderConfig:
         """From nothing; learned positions reach as far as the `context`."""
         plain = to_dict(self._preset(vocabulary))
-        heads = self.heads or plain["body"]["attention"]["heads"]
         if self.make == "modern" and self.kv_heads is None:
+            heads = self.heads or plain["body"]["attention"]["heads"]
             plain["body"]["attention"]["kv_heads"] = heads // 2 if heads % 2 == 0 else heads
         plain["positions"]["longest"] = context
         _put_words(plain, self, _LANGUAGE_PATHS)
@@ -221,6 +224,7 @@ class LanguageShape(Shape):
     def changed(self, config: DecoderConfig) -> DecoderConfig:
         """The model that is started from, with what may be set beside it."""
         plain = to_dict(config)
+        _check_recurrent(plain, self, _LANGUAGE_FREE)
         _put_words(plain, self, {name: _LANGUAGE_PATHS[name] for name in _LANGUAGE_FREE})
         return from_dict(DecoderConfig, plain)
 
@@ -229,7 +233,11 @@ class LanguageShape(Shape):
         if self.start:
             return self
         plain = to_dict(self.build(8, 8))
-        words = {name: _get(plain, paths[0]) for name, paths in _LANGUAGE_PATHS.items() if name not in _NONE}
+        words = {
+            name: _get(plain, paths[0])
+            for name, paths in _LANGUAGE_PATHS.items()
+            if name not in _NONE and _has(self.preset, name)
+        }
         return replace(self, **words)
 
     def _preset(self, vocabulary: int) -> DecoderConfig:
@@ -237,7 +245,7 @@ class LanguageShape(Shape):
 
 
 _LANGUAGE_PATHS = {
-    **{name: paths for name, paths in _PATHS.items() if name not in _RECURRENT},
+    **{name: paths for name, paths in _PATHS.items() if name != "attention"},
     "kv_heads": ("body.attention.kv_heads",),
     "window": ("body.window",),
     "global_every": ("body.global_every",),
@@ -270,6 +278,16 @@ def _check_words(shape: Any, words: Mapping[str, tuple[str, ...]]) -> None:
             raise ValueError(
                 f"{name}={getattr(shape, name)!r} is for {kind}, but preset={shape.preset!r} is none: "
                 "leave it out, or choose another preset"
+            )
+
+
+def _check_recurrent(plain: Mapping[str, Any], shape: Any, free: tuple[str, ...]) -> None:
+    """Refuse what a recurrent start does not have."""
+    for name in free:
+        if plain["body"]["kind"] == "recurrent" and name != "dropout" and getattr(shape, name) is not None:
+            raise ValueError(
+                f"{name}={getattr(shape, name)!r} is for a Transformer, but start={shape.start!r} is "
+                "recurrent: leave it out"
             )
 
 

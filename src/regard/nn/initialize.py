@@ -55,7 +55,7 @@ def initialize(model: nn.Module, config: InitialConfig) -> None:
                     _fill_matrix(module.weight, config)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
-            case nn.LSTM() | nn.GRU():
+            case nn.LSTM() | nn.GRU() | nn.RNN():
                 _fill_recurrent(module)
             case nn.Embedding():
                 nn.init.normal_(module.weight, std=config.std)
@@ -75,7 +75,7 @@ def initialize(model: nn.Module, config: InitialConfig) -> None:
                 _fill(module.inner, config, [module.inner.out_features // 2] * 2)
             case ScoredAttention() if module.score == "additive":
                 nn.init.normal_(module.direction, std=len(module.direction) ** -0.5)
-            case AttentionPooling() if module.query is not None:
+            case AttentionPooling() if module.query is not None and module.drawn:
                 nn.init.normal_(module.query, std=1.0)
             case _:
                 pass
@@ -99,8 +99,8 @@ def _fill_matrix(weight: Tensor, config: InitialConfig) -> None:
             nn.init.normal_(weight, std=config.std)
 
 
-def _fill_recurrent(cells: nn.LSTM | nn.GRU) -> None:
-    gates = 4 if isinstance(cells, nn.LSTM) else 3
+def _fill_recurrent(cells: nn.LSTM | nn.GRU | nn.RNN) -> None:
+    gates = {"LSTM": 4, "GRU": 3}.get(cells.mode, 1)
     for name, values in cells.named_parameters():
         if name.startswith("weight_hh"):
             for gate in values.chunk(gates):

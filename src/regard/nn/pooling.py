@@ -17,6 +17,8 @@ from regard.nn.attention import additive_scores, weigh
 from regard.nn.kernels import attend_packed
 
 Score = Literal["additive", "dot", "scaled"]
+Query = Literal["trained", "fixed", "ones"]
+"""What a pool asks with: a vector that learns, one that keeps its first random value, or ones."""
 Pooled = Float[Tensor, "sequences d_model"]
 
 
@@ -78,15 +80,18 @@ class AttentionPooling(nn.Module):
     query: Tensor | None
 
     def __init__(
-        self, d_model: int, query: Literal["fixed", "trained", "state"] = "trained", score: Score = "scaled"
+        self, d_model: int, query: Query | Literal["state"] = "trained", score: Score = "scaled"
     ) -> None:
-        """A fixed query keeps its first value; "state" takes a query of each sequence's own with every
-        call."""
+        """ "state" takes a query of each sequence's own with every call."""
         super().__init__()
         self.attention = ScoredAttention(score, d_query=d_model, d_key=d_model)
+        self.drawn = query in ("trained", "fixed")
+        """Whether its query begins at random."""
         match query:
             case "fixed":
                 self.register_buffer("query", torch.randn(d_model))
+            case "ones":
+                self.register_buffer("query", torch.ones(d_model))
             case "trained":
                 self.query = nn.Parameter(torch.randn(d_model))
             case "state":

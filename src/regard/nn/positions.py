@@ -1,10 +1,12 @@
-"""Where a token stands: six answers and those of plugins, one setting.
+"""Where a token stands: eight answers and those of plugins, one setting.
 
 Added to the embedding:
 
     sinusoidal  PE(pos, 2i) = sin(pos / n^(2i/d)),
                 PE(pos, 2i+1) = cos(pos / n^(2i/d))                          Vaswani et al. 2017, 3.5
     learned     a trained row for each position                              Devlin et al. 2019
+    index       PE(pos, i) = pos: the naive way, for contrast; it grows without bound
+    fraction    PE(pos, i) = pos / longest: bounded, but near places are hardly apart
 
 Acting inside self-attention:
 
@@ -83,7 +85,8 @@ class PositionsConfig:
     base: float = 10_000.0
     """n of the sinusoidal and rotary formulas: the longest wavelength is 2 pi n."""
     longest: int = 512
-    """Learned: no input may be longer. The other kinds take any length."""
+    """Learned: no input may be longer. Fraction: the length that 1 stands for. Inputs of the other kinds may
+    have any length."""
     first: int = 0
     """Learned: rows of the table before that of the first token (RoBERTa: 2)."""
     buckets: int = 32
@@ -173,21 +176,35 @@ class PositionTable(nn.Module, ABC):
         return table[positions]
 
 
-class SinusoidalPositions(PositionTable):
-    def __init__(self, d_model: int, base: float = 10_000.0) -> None:
-        if d_model % 2:
-            raise ValueError(f"d_model={d_model} is odd: sine and cosine take turns, choose an even width")
-        self.d_model, self.base = d_model, base
-        super().__init__()
-
-    def rows(self, length: int) -> Float[Tensor, "length d_model"]:
-        turns = angles(length, frequencies(self.d_model, self.base))
-        return torch.stack([turns.sin(), turns.cos()], dim=-1).flatten(1)
+class AddedTable(PositionTable):
+    """One whose rows are added to the embedding."""
 
     def forward(
         self, positions: Int[Tensor, "tokens"], longest: int, dtype: torch.dtype = torch.float32
     ) -> Float[Tensor, "tokens d_model"]:
         return self.look_up(positions, longest, dtype).to(dtype)
+
+
+class SinusoidalPositions(AddedTable):
+    def __init__(self, d_model: int, base: float = 10_000.0) -> None:
+        """Of an odd width, the last dimension is a sine without its cosine."""
+        self.d_model, self.base = d_model, base
+        super().__init__()
+
+    def rows(self, length: int) -> Float[Tensor, "length d_model"]:
+        turns = angles(length, frequencies(self.d_model, self.base))
+        return torch.stack([turns.sin(), turns.cos()], dim=-1).flatten(1)[:, : self.d_model]
+
+
+class CountedPositions(AddedTable):
+    """pos * step in every dimension: the naive ways to number tokens."""
+
+    def __init__(self, d_model: int, step: float = 1.0) -> None:
+        self.d_model, self.step = d_model, step
+        super().__init__()
+
+    def rows(self, length: int) -> Float[Tensor, "length d_model"]:
+        return (torch.arange(length, dtype=torch.float64) * self.step)[:, None].repeat(1, self.d_model)
 
 
 class LearnedPositions(nn.Module):
@@ -318,6 +335,8 @@ for _kind in (
     Positions(
         name="learned", added=lambda config, d_model: LearnedPositions(d_model, config.longest, config.first)
     ),
+    Positions(name="index", added=lambda config, d_model: CountedPositions(d_model)),
+    Positions(name="fraction", added=lambda config, d_model: CountedPositions(d_model, 1 / config.longest)),
     Positions(
         name="rotary",
         rotary=lambda config, d_head: RotaryPositions(

@@ -1,6 +1,7 @@
 """Before the Transformer: recurrent encoders and decoders over the same packed tokens.
 
     h_t = LSTM(x_t, h_(t-1))  or  GRU        Hochreiter and Schmidhuber 1997; Cho et al. 2014
+    h_t = tanh(W x_t + U h_(t-1) + b)        the plain cell, Elman 1990
     without attention   the decoder starts from the encoder's last state, which carries the whole sentence
     with attention      c_t = sum_i softmax_i(s(h_t, m_i)) m_i over the encoder's states m,
                         output_t = tanh(W [c_t ; h_t])              Luong et al. 2015, eq. 5
@@ -26,7 +27,14 @@ from regard.nn.pooling import ScoredAttention, pool_ends, pool_last
 from regard.nn.state import Memory, RecurrentState, Sources
 
 Hidden = Float[Tensor, "layers sequences d_hidden"]
-Cells = nn.LSTM | nn.GRU
+Cells = nn.LSTM | nn.GRU | nn.RNN
+Cell = Literal["lstm", "gru", "rnn"]
+"""rnn is the plain one, with tanh: the first, and the one that forgets soonest."""
+CELLS: dict[Cell, type[nn.LSTM] | type[nn.GRU] | type[nn.RNN]] = {
+    "lstm": nn.LSTM,
+    "gru": nn.GRU,
+    "rnn": nn.RNN,
+}
 
 # Training keeps all weights in one vector, in an order of its own; cuDNN copies the cells' into its order.
 warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
@@ -35,7 +43,8 @@ warnings.filterwarnings("ignore", message="RNN module weights are not part of si
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecurrentConfig:
     kind: Literal["recurrent"] = "recurrent"
-    cell: Literal["lstm", "gru"] = "lstm"
+    cell: Cell = "lstm"
+    """What carries the state from token to token; rnn is the plain one, with tanh."""
     layers: int = 2
     """Recurrent layers, one on top of the other."""
     bidirectional: bool = True
@@ -54,8 +63,7 @@ class RecurrentConfig:
 
 
 def _build_cells(config: RecurrentConfig, d_model: int, *, bidirectional: bool) -> Cells:
-    cells = nn.LSTM if config.cell == "lstm" else nn.GRU
-    return cells(
+    return CELLS[config.cell](
         d_model,
         d_model // 2 if bidirectional else d_model,
         num_layers=config.layers,

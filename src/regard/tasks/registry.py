@@ -21,6 +21,7 @@ FOLDERS = {
     "pretrain": "regard.tasks.pretraining",
     "classify": "regard.tasks.classification",
     "tag": "regard.tasks.tagging",
+    "answer": "regard.tasks.answering",
     "embed": "regard.tasks.embedding",
     "language": "regard.tasks.language",
 }

@@ -2,6 +2,7 @@
 
 from regard.text.columns import read_conll, read_conllu
 from regard.text.encoding import Encoding
+from regard.text.questions import read_questions, read_squad
 from regard.text.readers import (
     read_labelled,
     read_lines,
@@ -14,11 +15,13 @@ from regard.text.readers import (
 from regard.text.records import (
     DataError,
     DataWarning,
+    Gold,
     Labelled,
     Line,
     OnError,
     Origin,
     Pair,
+    Question,
     ScoredPair,
     Skipped,
     Tagged,
@@ -33,6 +36,7 @@ __all__ = [
     "DataError",
     "DataWarning",
     "Encoding",
+    "Gold",
     "Kind",
     "Labelled",
     "Line",
@@ -40,6 +44,7 @@ __all__ = [
     "OnError",
     "Origin",
     "Pair",
+    "Question",
     "Role",
     "Scheme",
     "ScoredPair",
@@ -59,7 +64,9 @@ __all__ = [
     "read_labelled",
     "read_lines",
     "read_pairs",
+    "read_questions",
     "read_scored",
+    "read_squad",
     "read_table_lines",
     "read_table_pairs",
     "read_tagged",

@@ -63,9 +63,9 @@ def read_table_lines(
     """One column of a table."""
 
     def build(row: Row) -> Line:
-        return Line(_text(row, 0, text), row.origin)
+        return Line(text_of(row, 0, text), row.origin)
 
-    return _read_rows(table, [text], build, on_error, skipped)
+    return read_rows(table, [text], build, on_error, skipped)
 
 
 def read_table_pairs(
@@ -79,9 +79,9 @@ def read_table_pairs(
     """Both sides from one table."""
 
     def build(row: Row) -> Pair:
-        return Pair(_text(row, 0, source), _text(row, 1, target), row.origin, row.origin)
+        return Pair(text_of(row, 0, source), text_of(row, 1, target), row.origin, row.origin)
 
-    return _read_rows(table, [source, target], build, on_error, skipped)
+    return read_rows(table, [source, target], build, on_error, skipped)
 
 
 def read_labelled(
@@ -102,10 +102,10 @@ def read_labelled(
     columns = [text, label] if second is None else [text, label, second]
 
     def build(row: Row) -> Labelled:
-        other = None if second is None else _text(row, 2, second)
-        return Labelled(_text(row, 0, text), other, _labels(row, 1, label, labels_apart_by), row.origin)
+        other = None if second is None else text_of(row, 2, second)
+        return Labelled(text_of(row, 0, text), other, _labels(row, 1, label, labels_apart_by), row.origin)
 
-    return _read_rows(table, columns, build, on_error, skipped)
+    return read_rows(table, columns, build, on_error, skipped)
 
 
 def read_scored(
@@ -120,9 +120,9 @@ def read_scored(
     """Pairs of texts with a finite number each."""
 
     def build(row: Row) -> ScoredPair:
-        return ScoredPair(_text(row, 0, first), _text(row, 1, second), _score(row, 2, score), row.origin)
+        return ScoredPair(text_of(row, 0, first), text_of(row, 1, second), _score(row, 2, score), row.origin)
 
-    return _read_rows(table, [first, second, score], build, on_error, skipped)
+    return read_rows(table, [first, second, score], build, on_error, skipped)
 
 
 def read_tagged(
@@ -147,7 +147,7 @@ def read_tagged(
             )
         return found
 
-    return _read_rows(table, [words, tags], build, on_error, skipped)
+    return read_rows(table, [words, tags], build, on_error, skipped)
 
 
 def _scan_lines(path: str | Path, longest: int) -> Iterator[Line | DataError]:
@@ -181,7 +181,7 @@ def _unpaired(files: tuple[str, str], counts: tuple[int, int]) -> Iterator[DataE
         yield DataError(Origin(longer, number), "no line beside it", details, remedy)
 
 
-def _read_rows(
+def read_rows(
     table: Rows,
     columns: list[Column],
     build: Callable[[Row], Record],
@@ -225,12 +225,12 @@ def _build_all(
             yield record
 
 
-def _text(row: Row, place: int, column: Column) -> str:
-    return _check_text(row.cells[place], row.origin, column)
+def text_of(row: Row, place: int, column: Column) -> str:
+    return check_text(row.cells[place], row.origin, column)
 
 
 def _strings(row: Row, place: int, column: Column) -> tuple[str, ...]:
-    return tuple([_check_text(item, row.origin, column) for item in _list(row, place, column)])
+    return tuple([check_text(item, row.origin, column) for item in _list(row, place, column)])
 
 
 def _tags(row: Row, place: int, column: Column, names: Sequence[str] | None) -> tuple[str, ...]:
@@ -266,7 +266,7 @@ def _labels(row: Row, place: int, column: Column, separator: str | None) -> tupl
 
 
 def _label(value: object, origin: Origin, column: Column) -> str:
-    label = str(value) if isinstance(value, int | float) else _check_text(value, origin, column).strip()
+    label = str(value) if isinstance(value, int | float) else check_text(value, origin, column).strip()
     if not label:
         raise DataError(origin, f"empty label in column {column!r}")
     return label
@@ -283,7 +283,7 @@ def _score(row: Row, place: int, column: Column) -> float:
     return score
 
 
-def _check_text(value: object, origin: Origin, column: Column) -> str:
+def check_text(value: object, origin: Origin, column: Column) -> str:
     if not isinstance(value, str):
         raise DataError(origin, f"no text in column {column!r}", f"but {value!r:.40}")
     # Neither can come from a text file; JSON escapes and columnar data can hold both.

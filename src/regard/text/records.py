@@ -73,6 +73,31 @@ class Tagged:
     """Where the first word stands."""
 
 
+@dataclass(frozen=True, slots=True)
+class Gold:
+    """An answer that somebody marked in a text."""
+
+    text: str
+    start: int
+    """Its first character in the text."""
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question about a text, and where the text answers it."""
+
+    id: str
+    text: str
+    context: str
+    answers: tuple[Gold, ...]
+    """Any of them is right; none: the context does not answer it."""
+    origin: Origin
+
+
 class DataError(ValueError):
     """Broken data: where, what (a `reason` that can be counted, and the particulars), and the way out."""
 

@@ -2,6 +2,7 @@
 
     cross-entropy      - log p(y)
     label smoothing    - (1 - e) log p(y) - e / V sum_v log p(v)           Szegedy et al. 2016
+    numbers            (score - number)^2
     R-Drop             + a (KL(p || q) + KL(q || p)) / 2, p and q from two passes with other dropout
                                                                           Liang et al. 2021
 
@@ -10,6 +11,7 @@ up to the batch, whatever their sizes.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import NamedTuple
@@ -111,3 +113,26 @@ def disagreement(
     which is the sum of (p - q)(log p - log q) / 2."""
     each = ((first.exp() - second.exp()) * (first - second)).sum(dim=-1) / 2
     return torch.where(labels != HIDDEN, each, 0.0).sum()
+
+
+def number_loss(
+    scores: Float[Tensor, "rows width"],
+    wanted: Float[Tensor, "some width"],
+    r_drop: float,
+    each: Callable[..., Tensor] = F.mse_loss,
+) -> Sums:
+    """Of rows with numbers, or with several labels (`each` says how far a score is off): the mean over a
+    row, summed over the rows; those whose numbers are NaN are filler. With R-Drop, `scores` are of two
+    passes, one behind the other, and their disagreement is their squared difference."""
+    first, *second = scores.chunk(2) if r_drop else (scores,)
+    shown = ~wanted.isnan()
+    known = wanted.nan_to_num()
+
+    def total(values: Tensor) -> Tensor:
+        return torch.where(shown, values, 0.0).mean(dim=1).sum()
+
+    loss = total(each(first, known, reduction="none"))
+    for other in second:
+        loss = (loss + total(each(other, known, reduction="none"))) / 2
+        loss = loss + r_drop * total((first - other) ** 2)
+    return Sums(loss, loss.detach(), shown[:, 0].sum().float())

@@ -13,18 +13,24 @@ from torch.testing import assert_close
 
 from regard.config import ConfigError, from_dict
 from regard.data import BatchConfig, Plan
+from regard.deploy import exchange
+from regard.look.explorer.explorer import Explorer
 from regard.models.headed import Headed, HeadedConfig
 from regard.models.heads import TagConfig
 from regard.models.presets import bert
+from regard.tasks import run
 from regard.tasks.base.encoders import loaded, open_encoder
 from regard.tasks.base.job import Job, train
 from regard.tasks.base.reading import Reader
 from regard.tasks.base.recipe import Written
+from regard.tasks.base.task import EvaluateOptions
+from regard.tasks.registry import as_recipe
+from regard.tasks.tagging import commands as tagging
 from regard.tasks.tagging import train as tag
 from regard.tasks.tagging.data import TagFeed, encode, tag_names
 from regard.tasks.tagging.recipe import RECIPE, TagRecipe
-from regard.tasks.tagging.tagger import Tagger
-from regard.text import Origin, Tagged, Tokenizer, TokenizerConfig
+from regard.tasks.tagging.tagger import Tagger, open_tagger
+from regard.text import DataError, Origin, Tagged, Tokenizer, TokenizerConfig
 from regard.train.objectives import HIDDEN, LossConfig
 from regard.train.ranks import Ranks
 
@@ -267,3 +273,107 @@ def test_a_start_brings_its_tokenizer():
     plain = {"task": "tag", "data": {"train": "x"}, "model": {"start": "y"}, "tokenizer": {"kind": "words"}}
     with pytest.raises(ConfigError, match=r"tokenizer\.kind is set beside model\.start"):
         RECIPE.plain(plain)
+
+
+# Numbers in place of tags
+
+
+def numbered(folder: Path, count: int = 60, seed: int = 0) -> str:
+    """A word's number is how many letters it has, and one more behind a `the`."""
+    chance = random.Random(seed)
+    words = ["a", "the", "dog", "river", "old", "sees", "tree", "house"]
+    lines = []
+    for _ in range(count):
+        before = ""
+        for word in chance.choices(words, k=chance.randint(2, 7)):
+            lines.append(f"{word} {len(word) + (before == 'the')}")
+            before = word
+        lines.append("")
+    name = f"numbers{seed}.conll"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return name
+
+
+def of_numbers(folder: Path, **tables: Any) -> dict[str, Any]:
+    files = {"train": numbered(folder, 300), "valid": numbered(folder, seed=1), "root": str(folder)}
+    plain: dict[str, Any] = {
+        "task": "tag",
+        "data": {**files, "problem": "number"},
+        "tokenizer": {"kind": "words", "vocabulary": 40},
+        "model": {"preset": "tiny", "d_model": 32, "heads": 2, "layers": 2, "d_ff": 64, "dropout": 0.0},
+        "batch": {"tokens": 400},
+        "optimizer": {"learning_rate": 5e-3, "warmup": 10},
+        "train": {"steps": 250, "validate_every": 125},
+    }
+    return {**plain, **{name: {**plain.get(name, {}), **table} for name, table in tables.items()}}
+
+
+@pytest.mark.spec("5.6b")
+def test_words_are_given_numbers_from_the_recipe_to_the_prompt(tmp_path: Path) -> None:
+    said = io.StringIO()
+    run.fit(of_numbers(tmp_path), out=tmp_path / "model", device="cpu", console=Console(file=said, width=200))
+    assert "numbers" in said.getvalue()
+    figures = json.loads((tmp_path / "model" / "metrics.json").read_text())["valid"]
+    assert figures["spearman"] > 0.95
+    assert figures["mse"] == figures["loss"] < 0.2
+    tagger = open_tagger(tmp_path / "model", device="cpu")
+    found = tagger.tag([["the", "dog"], ["a", "dog"]])
+    assert found[0].values[1] == pytest.approx(4, abs=0.5)
+    assert found[1].values[1] == pytest.approx(3, abs=0.5)
+    assert found[0].tags == tuple(f"{value:.4f}" for value in found[0].values)
+    assert found[0].to_dict()["values"] == list(found[0].values)
+    out = io.StringIO()
+    tagging.tag(tmp_path / "model", str(tmp_path / "numbers1.conll"), out=out, device="cpu")
+    first = out.getvalue().splitlines()[0].split()
+    assert float(first[2]) == pytest.approx(float(first[1]), abs=1)
+    again = tagging.evaluate(
+        tmp_path / "model",
+        EvaluateOptions(labelled=[tmp_path / "numbers1.conll"], device="cpu"),
+        Console(file=io.StringIO()),
+    )
+    assert again["spearman"] == pytest.approx(figures["spearman"], abs=1e-4)
+    exchange.export_model(tmp_path / "model", tmp_path / "theirs", console=Console(file=io.StringIO()))
+    back = open_tagger(tmp_path / "theirs", device="cpu")
+    assert back.labels == ()
+    assert back.tag([["the", "dog"]])[0].values == pytest.approx(found[0].values, abs=1e-5)
+    explored = Explorer(tagger).ask("label", {"text": "the dog"})
+    assert explored["values"] == pytest.approx(list(found[0].values), abs=1e-4)
+    assert (
+        Explorer(tagger).ask("tour", {"text": "the dog"})["steps"][-1]["title"] == "Every token gets a number"
+    )
+
+
+@pytest.mark.parametrize("words", ["first", "mean"])
+def test_the_loss_of_numbers_is_the_mean_square_of_each_word(words: str) -> None:
+    records = [
+        Tagged(each.words, tuple(str(len(w) / 2) for w in each.words), each.origin) for each in RECORDS
+    ]
+    text = encode(LETTERS, records, None, longest=64)
+    plan = Plan([text.ids.lengths], BatchConfig(tokens=64))
+    [(_, batch)] = TagFeed(text, plan, mean=words == "mean", static=True).parts(1)
+    encoder = bert(len(LETTERS), layers=1, d_model=8, heads=2, d_ff=16)
+    head = TagConfig(tags=1, words=words, dropout=0.0)
+    model = Headed(HeadedConfig(encoder=encoder, head=head)).eval()
+    sums = tag.TaggingLoss(model, LossConfig())(batch)
+    tagger = Tagger(Reader(model, LETTERS, longest=64), ())
+    total = count = 0
+    for record, scores in zip(records, tagger.scores([each.words for each in records]), strict=True):
+        for wanted, score in zip(record.tags, scores[:, 0].tolist(), strict=True):
+            if score == score:  # a word that left a token
+                total, count = total + (score - float(wanted)) ** 2, count + 1
+    assert int(sums.tokens) == batch.tokens == count == 7
+    assert_close(sums.loss.item(), total, atol=1e-4, rtol=1e-4)
+
+
+def test_what_is_no_number_is_named_and_figures_of_tags_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.conll").write_text("a 1\nb two\n\nc 3\n", encoding="utf-8")
+    plain = of_numbers(tmp_path, data={"train": "x.conll"})
+    with pytest.raises(DataError, match=r"x.conll:1: no number but 'two', for the word 'b'"):
+        run.fit(plain, out=tmp_path / "model", device="cpu", console=Console(file=io.StringIO()))
+    with pytest.raises(ConfigError, match=r"valid.metric='f1' is none of data.problem='number'"):
+        as_recipe(of_numbers(tmp_path, valid={"metric": "f1"}))
+    with pytest.raises(ConfigError, match=r"valid.metric='mse' is none of data.problem='tags'"):
+        as_recipe(of_numbers(tmp_path, data={"problem": "tags"}, valid={"metric": "mse"}))
+    with pytest.raises(ConfigError, match="label_smoothing is for tags"):
+        as_recipe(of_numbers(tmp_path, loss={"label_smoothing": 0.1}))

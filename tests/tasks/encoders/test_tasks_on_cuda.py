@@ -10,6 +10,7 @@ import torch
 from rich.console import Console
 
 from regard.tasks import run
+from tests.tasks.answering import town
 from tests.tasks.encoders import test_embed, test_pretrain, test_tag, toys
 
 pytestmark = [
@@ -37,6 +38,11 @@ def recipe(task: str, folder: Path, **tables: dict[str, Any]) -> dict[str, Any]:
         case "pretrain" | "next sentences":
             objective = {"next_sentence": task != "pretrain"}
             return {"task": "pretrain", **test_pretrain.recipe(folder, objective=objective, **tables)}
+        case "answer" | "answer, agree":
+            loss = {"r_drop": 0.0 if task == "answer" else 1.0}
+            return town.recipe(folder, impossible=True, loss=loss, **tables)
+        case "tag numbers":
+            return test_tag.of_numbers(folder, head=STILL, **tables)
         case "embed":
             return test_embed.recipe(folder, **tables)
     raise ValueError(task)
@@ -53,7 +59,9 @@ def course(plain: dict[str, Any], out: Path) -> list[float]:
 
 @pytest.mark.parametrize(("precision", "limit"), [("float32", 1e-3), ("bfloat16", 3e-2)])
 @pytest.mark.parametrize(
-    "task", ["classify", "agree", "number", "tag", "tag by means", "pretrain", "next sentences", "embed"]
+    "task",
+    ["classify", "agree", "number", "tag", "tag by means", "tag numbers", "answer", "answer, agree"]
+    + ["pretrain", "next sentences", "embed"],
 )
 def test_captured_steps_are_the_steps_as_they_are_written(
     task: str, precision: str, limit: float, tmp_path: Path

@@ -11,7 +11,9 @@ import torch
 from rich.console import Console
 from safetensors.torch import load_file
 
+import regard
 from regard.config import ConfigError
+from regard.decode import DecodeConfig
 from regard.deploy.exchange import export_model, import_model
 from regard.hub import DecoderCheckpoint, write_folder
 from regard.models.decoder import Decoder
@@ -237,3 +239,46 @@ def test_any_schedule_can_be_chosen_alone(schedule):
     recipe = as_recipe(plain).completed(10, 10_000, cuda=False)
     assert recipe.optimizer.schedule == schedule
     assert recipe.optimizer.final == (0.1 if schedule in ("linear", "cosine") else 0.0)
+
+
+@pytest.mark.spec("4.4")
+@pytest.mark.parametrize("cell", ["lstm", "gru", "rnn"])
+def test_a_recurrent_model_learns_is_measured_and_writes(tmp_path, cell):
+    model = {"preset": "recurrent", "cell": cell, "d_model": 48, "layers": 1, "dropout": 0.0}
+    plain = recipe(tmp_path, train={"steps": 120, "validate_every": 60})
+    train({**plain, "model": model}, tmp_path / "model")
+    generator = regard.load(tmp_path / "model", regard.Generator, device="cpu")
+    assert generator.model.config.body.cell == cell
+    [written] = generator.generate("one two three f", decoding=DecodeConfig(method="greedy"), max_tokens=8)
+    assert written.text.startswith("our\nfive")
+    found = evaluate(tmp_path / "model", [tmp_path / "rhyme.txt"], console=Console(file=io.StringIO()))
+    assert found["perplexity"] < 2
+    said = "".join(generator.stream("one two three f", decoding=DecodeConfig(method="greedy"), max_tokens=8))
+    assert said == written.text
+
+
+@pytest.mark.spec("4.4")
+def test_a_recurrent_model_begins_from_another_and_refuses_what_it_has_not(tmp_path):
+    model = {"preset": "recurrent", "d_model": 16, "layers": 1}
+    plain = recipe(tmp_path, train={"steps": 4, "validate_every": 4})
+    train({**plain, "model": model}, tmp_path / "one")
+    again = {**plain, "model": {"start": str(tmp_path / "one"), "dropout": 0.1}}
+    del again["tokenizer"]
+    train(again, tmp_path / "two")
+    assert open_language(tmp_path / "two").config.body.kind == "recurrent"
+    for wrong, reason in (
+        ({"heads": 2}, "heads=2 is for a Transformer"),
+        ({"make": "modern"}, "make='modern' is of a Transformer"),
+        ({"positions": "rotary"}, "acts inside attention"),
+        ({"window": 3}, "window=3 is for a Transformer"),
+    ):
+        with pytest.raises(ConfigError, match=reason):
+            as_recipe({**plain, "model": {**model, **wrong}})
+    with pytest.raises(ConfigError, match="cell='gru' is for a recurrent model"):
+        as_recipe({**plain, "model": {**TINY, "cell": "gru"}})
+    console = Console(file=io.StringIO())
+    for to, reason in (("hf", "recurrent"), ("onnx", "recurrent")):
+        with pytest.raises(ValueError, match=reason):
+            export_model(tmp_path / "one", tmp_path / to, to=to, console=console)
+    with pytest.raises(ValueError, match="window=3 is for a Transformer, but start"):
+        train({**again, "model": {"start": str(tmp_path / "one"), "window": 3}}, tmp_path / "three")

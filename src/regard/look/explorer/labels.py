@@ -80,13 +80,15 @@ def _tagged(explorer: Explorer, task: Tagger, text: str) -> Answer:
     words = task.words(text)
     [scores] = task.scores([words])
     [found] = task.tag([words])
-    chances = np.nan_to_num(np.exp(log_softmax(scores)))  # a word that left no token has none
+    # a word that left no token has none; of numbers, there is nothing to choose
+    chances = np.nan_to_num(np.exp(log_softmax(scores))) if task.labels else np.zeros((len(words), 0))
     return {
         "words": list(words),
         "tags": list(found.tags),
         "chances": found.to_dict()["probabilities"],
         "spans": [[span.label, span.start, span.end] for span in found.spans],
         "labels": list(task.labels),
+        "values": found.to_dict().get("values", []),
         "every": floats(torch.from_numpy(chances)),
         "attends": "encoder" in traced.trace.places,
         **_units(traced),

@@ -100,6 +100,10 @@ def lens_of(explorer: Explorer, side: Side) -> Lens:
     if parts.masked is not None:
         return Lens("masked", _softmax(explorer, side, parts.masked), token, LISTED)
     head, labels = getattr(model, "head", None), task.about().get("labels", [])
+    if isinstance(head, TagHead) and not labels:
+        raise Refused(
+            "this tagger gives words numbers: there is no choice of tags to follow through its layers"
+        )
     if isinstance(head, TagHead):
         return Lens("tags", _softmax(explorer, side, head), lambda tag: labels[tag], LISTED)
     if isinstance(head, ClassifyHead):

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from regard.look.explorer import (
+    answers,
     completion,
     context,
     filling,
@@ -15,7 +16,7 @@ from regard.look.explorer import (
 )
 from regard.look.explorer.explorer import Call, Explorer, Question
 
-PARTS = (reading, translation, layers, positions, completion, context, filling, labels, tour)
+PARTS = (reading, translation, layers, positions, completion, context, filling, labels, answers, tour)
 
 QUESTIONS: dict[str, Question] = {name: answer for part in PARTS for name, answer in part.QUESTIONS.items()}
 

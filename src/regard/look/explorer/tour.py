@@ -21,7 +21,7 @@ from regard.look.texts import TracedText
 from regard.look.words import Tokens
 from regard.models.decoder import Decoder
 from regard.models.encoder import Encoder
-from regard.models.heads import ClassifyHead, EmbedHead, TagHead
+from regard.models.heads import ClassifyHead, EmbedHead, SpanHead, TagHead
 from regard.nn.attention import AdditiveScore, DotScore
 from regard.nn.layers import TransformerLayer, activate
 from regard.nn.stacks import Stack
@@ -251,6 +251,14 @@ class _Guide:
                     "p = softmax(W pool(x) + b)" if rows else "y = W pool(x) + b",
                     bars("labels", rows or [("value", found.value, "")]),
                 )
+            case TagHead() as head if not cast(Tagger, task).labels:
+                value = float(head(seen.stream("encoder")[self.token].unsqueeze(0))[0, 0])
+                self.step(
+                    "Every token gets a number",
+                    f"A last row of weights gives the number of “{self.name}”.",
+                    "y = w . x + b",
+                    bars("number", [("value", value, "")]),
+                )
             case TagHead() as head:
                 labels = cast(Tagger, task).labels
                 states = seen.stream("encoder")[self.token]
@@ -260,6 +268,17 @@ class _Guide:
                     f"A last matrix scores each tag for “{self.name}”.",
                     "p = softmax(W x + b)",
                     bars("tags", [(labels[j], share, "") for j, share in largest(chances)]),
+                )
+            case SpanHead() as head:
+                both = head(seen.stream("encoder")).detach().float().softmax(dim=0)
+                names = self.traced.read.tokens
+                self.step(
+                    "Where an answer begins and ends",
+                    "A last matrix scores each token twice: that the answer begins there, and that it ends "
+                    "there. The best span is the one whose two scores have the highest sum.",
+                    "p(start) = softmax(W_s x)     p(end) = softmax(W_e x)",
+                    bars("begins at", [(names[j], share, "") for j, share in largest(both[:, 0])]),
+                    bars("ends at", [(names[j], share, "") for j, share in largest(both[:, 1])]),
                 )
             case EmbedHead():
                 self.step(

@@ -9,7 +9,7 @@ function withText(root, draw) {
   const second = el('textarea', { id: 'second', dir: 'auto', rows: 1, value: state.second || '', spellcheck: 'false', maxlength: about.characters });
   const labels = {
     translator: ['Text', 'Translation (empty: the model’s own)'],
-    'language model': ['Text', null], embedder: ['Text', null], tagger: ['Text', null], 'masked language model': ['Text; [MASK] hides a word', 'Second text, if any'],
+    'language model': ['Text', null], embedder: ['Text', null], tagger: ['Text', null], answerer: ['Question', 'The text that it is about'], 'masked language model': ['Text; [MASK] hides a word', 'Second text, if any'],
   }[about.kind] || ['Text', 'Second text, if any'];
   const go = () => {
     state.text = text.value;

@@ -54,6 +54,8 @@ class Job:
     """config.json: what the use of the model needs to know."""
     data: Mapping[str, Any]
     """data.json: what it learns from."""
+    learned: Callable[[Mapping[str, float]], Mapping[str, Any]] | None = None
+    """What config.json says of a model that is kept, from the figures that it was validated with."""
     test: Callable[[], tuple[dict[str, Any], list[str]]] | None = None
     """Figures of the model as it stands on the test text, as metrics.json has them, and as lines to read."""
     factor: Callable[[str], float] | None = None
@@ -73,6 +75,8 @@ class Job:
 def build_trainer(job: Job, folder: Path, console: Console) -> Trainer:
     def keep(weights: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         write_weights(folder, weights)
+        if job.learned is not None:
+            write_config(folder, job.recipe.task, {**job.about, **job.learned(facts["valid"])})
         write_json(folder / METRICS, facts)
 
     recipe = job.recipe
@@ -135,8 +139,12 @@ def _solve(job: Job, solve: Callable[[], None], folder: Path, console: Console) 
 
 
 def _describe(job: Job, folder: Path) -> None:
-    """The files of the model folder that are known from the start."""
-    write_config(folder, job.recipe.task, job.about)
+    """The files of the model folder that are known from the start; of a run that goes on, also what the model
+    that was kept has learned."""
+    about = dict(job.about)
+    if job.learned is not None and (folder / METRICS).exists():
+        about |= job.learned(json.loads((folder / METRICS).read_text(encoding="utf-8"))["valid"])
+    write_config(folder, job.recipe.task, about)
     here = replace(job.recipe, data=replace(job.recipe.data, root=str(job.root.resolve())))
     write_text(folder / "recipe.toml", recipe_text(here))
     write_json(folder / "data.json", job.data)

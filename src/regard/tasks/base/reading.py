@@ -73,7 +73,8 @@ class Reader:
         check_precision(precision, next(model.parameters()).device)
         self.model, self.tokenizer, self.longest, self.precision = model, tokenizer, longest, precision
         self._encoder = Faster(model.encoder, precision)
-        self._paired = model.config.encoder.embedding.segments > 1
+        self.paired = model.config.encoder.embedding.segments > 1
+        """Whether the model tells the two texts of a pair apart by their segments."""
 
     @property
     def device(self) -> torch.device:
@@ -93,7 +94,7 @@ class Reader:
             ids, segments = self.tokenizer.encode_pairs(texts, seconds)
         found: list[Piece] = []
         for number, own in enumerate(ids):
-            marks = None if segments is None or not self._paired else segments[number]
+            marks = None if segments is None or not self.paired else segments[number]
             if len(own) <= self.longest:
                 found.append(Piece(own, marks, number))
             else:
@@ -124,7 +125,7 @@ class Reader:
         in_windows = too_long == "windows" and second is None  # of two texts, which one would move?
         kept = windows(encoding, self.longest) if in_windows else [cut(encoding, self.longest)]
         for places in kept:
-            paired = self._paired and second is not None
+            paired = self.paired and second is not None
             marks = [encoding.segments[place] for place in places] if paired else None
             yield Piece([encoding.ids[place] for place in places], marks, number, whole=in_windows)
 
@@ -214,7 +215,7 @@ class Reader:
     ) -> np.ndarray:
         device = self.device
         packed = batch.packed.to(device)
-        segments = batch.segments.to(device) if batch.segments is not None and self._paired else None
+        segments = batch.segments.to(device) if batch.segments is not None and self.paired else None
         autocast = torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bfloat16")
         with torch.inference_mode(), autocast:  # a thread has its own modes
             if layer is None:

@@ -53,13 +53,13 @@ def settle_tokenizer(
     return Tokenizer.load(folder)
 
 
-def settle_longest(wanted: int, model: Headed) -> int:
+def settle_longest(wanted: int, model: Headed, usual: int = LONGEST) -> int:
     """Most tokens of an input: as many as asked for, as far as the model goes."""
     positions = model.config.encoder.positions
     most = positions.longest if positions.kind == "learned" else None
     if wanted and most is not None and wanted > most:
         raise ValueError(f"data.longest={wanted}, but the model reads {most} tokens at most: choose {most}")
-    return wanted or min(LONGEST, most or LONGEST)
+    return wanted or min(usual, most or usual)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +101,18 @@ def settle_encoder(
     folder: Path,
     ranks: Ranks,
     begun: bool,
+    usual: int = LONGEST,
 ) -> SettledEncoder:
     """For so many examples with so many words: the whole recipe, the tokenizer (learned from these lines, if
-    nothing is started from) and the model, in training mode, with the `head` that fits recipe and start."""
+    nothing is started from) and the model, in training mode, with the `head` that fits recipe and start; it
+    reads `usual` tokens at most, where the recipe does not say."""
     recipe = written.completed(examples, words, cuda=ranks.device.type == "cuda", ranks=ranks.count)
     start, recipe = find_start(recipe, written.where)
     tokenizer = settle_tokenizer(recipe, start, lines, paths=paths, folder=folder, ranks=ranks, begun=begun)
     torch.manual_seed(recipe.train.seed)
     model = build(recipe.model, head(recipe, start), start, len(tokenizer)).to(ranks.device).train()
     precision: Precision = "bfloat16" if recipe.train.bfloat16(ranks.device) else "float32"
-    longest = settle_longest(recipe.data.longest, model)
+    longest = settle_longest(recipe.data.longest, model, usual)
     reader = Reader(model, tokenizer, longest=longest, precision=precision)
     static = ranks.device.type == "cuda" and is_static(model.config.encoder.body)
     return SettledEncoder(recipe, start, model, reader, ranks, static)

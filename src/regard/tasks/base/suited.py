@@ -8,6 +8,9 @@ from regard.models.shape import EncoderShape
 from regard.tasks.base.recipe import Tables
 from regard.text import TokenizerConfig
 
+RATES = {"tiny": 1e-3, "mini": 5e-4, "small": 5e-4, "base": 2e-4, "recurrent": 2e-3}
+"""The peaks of learning rates that suit the presets, from nothing."""
+
 
 def given(plain: Mapping[str, Any], table: str, key: str, otherwise: Any) -> Any:
     """What the recipe says, or this."""
@@ -76,9 +79,10 @@ def suited_encoder(
     at_once: int = 32,
     longest: int = 0,
     epochs: tuple[int, int] = (3, 15),
+    rate: float = 5e-5,
 ) -> Tables:
     """For fine-tuning and training from nothing: batches of about `at_once` texts, so many epochs (with a
-    start, without). A batch holds at least `longest` tokens."""
+    start, without), and this learning rate (with a start). A batch holds at least `longest` tokens."""
     started = bool(shape.start)
     preset = given(plain, "model", "preset", "mini" if cuda else "tiny")
     tokens = 1.4 * words + 2 * examples
@@ -94,7 +98,7 @@ def suited_encoder(
         "model": {} if started else {"preset": preset},
         "batch": {"tokens": budget, "parts": parts, "seed": seed},
         "optimizer": {
-            "learning_rate": suited_rate(plain, _rate(preset, started=started)),
+            "learning_rate": suited_rate(plain, rate if started else RATES[preset]),
             "schedule": "linear",
             "warmup": max(1, expected // 10),
             "betas": [0.9, 0.98],
@@ -107,9 +111,3 @@ def suited_encoder(
     if not started:
         tables["tokenizer"] = {"vocabulary": int(min(30_000, max(1000, round(words / 30_000) * 1000)))}
     return tables
-
-
-def _rate(preset: str, *, started: bool) -> float:
-    if started:
-        return 5e-5
-    return {"tiny": 1e-3, "mini": 5e-4, "small": 5e-4, "base": 2e-4, "recurrent": 2e-3}[preset]

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from regard.config import check_choices
 from regard.models.shape import EncoderShape
+from regard.nn.pooling import Query, Score
 from regard.tasks.base.measures import check_metric
 from regard.tasks.base.recipe import Recipe, RecipeSpec
 from regard.tasks.base.suited import plain_lists, suited_texts
@@ -25,8 +26,11 @@ class ClassifyHeadConfig:
     pool: Literal["auto", "first", "last", "ends", "mean", "max", "attention", "pooler"] = "auto"
     """How a text becomes one vector. auto: as the start was trained to, by its own pool or its pooler; else
     the mean of all tokens, or attention for a recurrent encoder."""
-    query: Literal["trained", "fixed"] = "trained"
-    """What an attention pool asks with."""
+    query: Query = "trained"
+    """What an attention pool asks with: a vector that learns, one that stays as it was drawn, or ones."""
+    score: Score = "scaled"
+    """How an attention pool compares its query with the tokens: scaled is q . x / sqrt(d), dot is q . x,
+    additive is v . tanh(W q + U x)."""
     dropout: float = 0.1
     """Share of the vector dropped in training."""
     fit: Literal["training", "logistic"] = "training"

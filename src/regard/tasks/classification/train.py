@@ -40,7 +40,7 @@ from regard.tasks.classification.data import (
 from regard.tasks.classification.frozen import FrozenClassifier
 from regard.tasks.classification.recipe import ClassifyLossConfig, ClassifyRecipe
 from regard.text import Labelled, Skipped
-from regard.train.objectives import HIDDEN, Sums, agreeing_loss, disagreement, token_loss
+from regard.train.objectives import HIDDEN, Sums, agreeing_loss, disagreement, number_loss, token_loss
 from regard.train.ranks import Ranks
 
 NEVER = -1e4
@@ -69,9 +69,10 @@ class ClassificationLoss:
             case "single":
                 return self._of_labels(scores, batch.labels)
             case "multi":
-                return self._of_numbers(scores, batch.labels, F.binary_cross_entropy_with_logits)
+                each = F.binary_cross_entropy_with_logits
+                return number_loss(scores, batch.labels, self.config.r_drop, each)
             case "number":
-                return self._of_numbers(scores, batch.labels.unsqueeze(1), F.mse_loss)
+                return number_loss(scores, batch.labels.unsqueeze(1), self.config.r_drop)
 
     def _of_labels(self, scores: Tensor, labels: Tensor) -> Sums:
         config, passes = self.config, 2 if self.config.r_drop else 1
@@ -94,23 +95,6 @@ class ClassificationLoss:
             first, second = F.log_softmax(scores, dim=-1).chunk(2)
             loss = loss + config.r_drop * disagreement(first, second, labels)
         return sums._replace(loss=loss)
-
-    def _of_numbers(self, scores: Tensor, labels: Tensor, function: Any) -> Sums:
-        """Of filler, whose labels are no numbers, nothing. The disagreement of two passes is their squared
-        difference."""
-        first, *second = scores.chunk(2) if self.config.r_drop else (scores,)
-        shown = ~labels.isnan()
-        known = labels.nan_to_num()
-        count = shown[:, 0].sum().float()
-
-        def total(values: Tensor) -> Tensor:
-            return torch.where(shown, values, 0.0).mean(dim=1).sum()
-
-        loss = total(function(first, known, reduction="none"))
-        for other in second:
-            loss = (loss + total(function(other, known, reduction="none"))) / 2
-            loss = loss + self.config.r_drop * total((first - other) ** 2)
-        return Sums(loss, loss.detach(), count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +214,9 @@ def _head(recipe: ClassifyRecipe, start: Checkpoint | None, labels: int) -> Clas
         elif start is not None and start.config.encoder.pooler:
             pool = "pooler"
     return ClassifyConfig(
-        labels=labels, pool=PoolConfig(kind=pool, query=recipe.head.query), dropout=recipe.head.dropout
+        labels=labels,
+        pool=PoolConfig(kind=pool, query=recipe.head.query, score=recipe.head.score),
+        dropout=recipe.head.dropout,
     )
 
 

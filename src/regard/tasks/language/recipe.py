@@ -11,7 +11,7 @@ from regard.tasks.base.recipe import Recipe, RecipeSpec, Tables
 from regard.tasks.base.suited import given, paced, plain_lists, suited_rate
 from regard.train.objectives import SmoothingConfig
 
-RATES = {"tiny": 2e-3, "small": 1e-3, "base": 6e-4}
+RATES = {"tiny": 2e-3, "small": 1e-3, "base": 6e-4, "recurrent": 2e-3}
 STARTED_RATE = 1e-4
 
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from regard.tasks.base.options import Device, Json, Model, command
+from regard.tasks.base.options import Device, Json, JsonLines, Model, command
 
 
 @command("regard.tasks.pretraining.commands")
@@ -18,4 +18,15 @@ def fill(
     """Predict the masked words of a text."""
 
 
-COMMANDS = (fill,)
+@command("regard.tasks.pretraining.commands")
+def follows(
+    model: Model,
+    first: Annotated[str, typer.Argument(help="A text.")],
+    seconds: Annotated[list[str], typer.Argument(help="Texts that may come next.")],
+    as_json: JsonLines = False,
+    device: Device = "auto",
+) -> None:
+    """How likely does one text follow another? For models pretrained with next sentences."""
+
+
+COMMANDS = (fill, follows)

@@ -1,6 +1,7 @@
-"""What pretraining's command does: fill."""
+"""What pretraining's commands do: fill, follows."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -20,3 +21,18 @@ def fill(model: Path, text: str, *, top: int, device: str, as_json: bool, consol
             say(console, f"mask {number}")
         for each in candidates:
             say(console, f"{each.probability:.4f}  {each.text}")
+
+
+def follows(
+    model: Path, first: str, seconds: Sequence[str], *, device: str, as_json: bool, console: Console
+) -> None:
+    """The probability that each of the texts comes next, the likeliest first."""
+    filler = open_filler(model, device=device)
+    chances = filler.follows([first] * len(seconds), seconds)
+    for chance, second in sorted(zip(chances, seconds, strict=True), key=lambda each: -each[0]):
+        if as_json:
+            say(
+                console, json.dumps({"first": first, "second": second, "follows": chance}, ensure_ascii=False)
+            )
+        else:
+            say(console, f"{chance:.4f}  {second}")

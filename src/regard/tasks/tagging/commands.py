@@ -68,11 +68,11 @@ def evaluate(model: Path, options: EvaluateOptions, console: Console) -> dict[st
     data = labelled_data(model, RECIPE, options)
     records = TaggedCorpus(data, Path()).read("valid")
     scores = tagger.scores([record.words for record in records])
-    found = [[tagger.labels[number] for number in tagger.choose(each)] for each in scores]
     wanted = [record.tags for record in records]
     figures: dict[str, Any] = dict(measure(tagger, scores, wanted))
     say_figures(console, figures)
     if tagger.spans:
+        found = [[tagger.labels[number] for number in tagger.choose(each)] for each in scores]
         labels = metrics.per_label_spans(found, wanted)
         for name, own in labels.items():
             line = f"precision {own.precision:.4f}  recall {own.recall:.4f}  f1 {own.f1:.4f}"

@@ -72,6 +72,8 @@ class TaggedConfig:
     or one of CoNLL-U's (UPOS)."""
     names: tuple[str, ...] = ()
     """Where the tags of a table are numbers, the tag for each."""
+    problem: Literal["tags", "number"] = "tags"
+    """A word has a tag, or a number: then the column of the tags has numbers, and these are learned."""
     scheme: Literal["detect", "IOB2", "IOB1", "BIOES", "BILOU", "none"] = "detect"
     """How tags mark spans in conll and tables; they are learned as IOB2 whatever it is. none: tags are left
     as they are."""
@@ -144,7 +146,7 @@ class TaggedCorpus:
 
     def _reader(self, path: Path) -> Callable[..., Iterator[Tagged]]:
         config = self.config
-        scheme = None if config.scheme == "none" else config.scheme
+        scheme = None if config.scheme == "none" or config.problem == "number" else config.scheme
         match config.format_of(path):
             case "conll":
                 return partial(
@@ -213,6 +215,28 @@ def tag_names(records: Sequence[Tagged]) -> tuple[str, ...]:
     return tuple(sorted(counts, key=lambda tag: (-counts[tag], tag)))
 
 
+def numbers_of(records: Sequence[Tagged]) -> list[list[float]]:
+    """The tags of each sentence as numbers."""
+    return [
+        [_number(record, *each) for each in zip(record.words, record.tags, strict=True)] for record in records
+    ]
+
+
+def _number(record: Tagged, word: str, tag: str) -> float:
+    try:
+        value = float(tag)
+    except ValueError:
+        value = float("nan")
+    if not np.isfinite(value):
+        raise DataError(
+            record.origin,
+            "no number",
+            f"but {tag!r:.40}, for the word {word!r:.40} of a sentence that begins there",
+            remedy="correct it, or leave data.problem out",
+        )
+    return value
+
+
 def mark_spans(names: Sequence[str]) -> bool:
     """Whether these are the tags of IOB2."""
     inside = [name for name in names if name != "O"]
@@ -226,6 +250,7 @@ class EncodedSentences:
     ids: Column
     firsts: Column
     labels: Column
+    """Numbers of tags; or numbers, NaN where there is none."""
     silent: int
     """Words that left no token, and so are not learned from."""
     cut: int
@@ -233,20 +258,24 @@ class EncodedSentences:
 
 
 def encode(
-    tokenizer: Tokenizer, records: Sequence[Tagged], names: Mapping[str, int], longest: int
+    tokenizer: Tokenizer, records: Sequence[Tagged], names: Mapping[str, int] | None, longest: int
 ) -> EncodedSentences:
-    """`names` has the number of each tag."""
+    """`names` has the number of each tag; None where tags are numbers themselves."""
     found: list[Window] = []
-    labels: list[list[int]] = []
+    labels: list[np.ndarray] = []
     silent = cut = 0
-    for record in records:
+    none, kind = (HIDDEN, np.int32) if names is not None else (np.nan, np.float32)
+    values: Sequence[Sequence[float]] = (
+        numbers_of(records) if names is None else [[names[tag] for tag in each.tags] for each in records]
+    )
+    for record, own in zip(records, values, strict=True):
         parts, long = windows(tokenizer.encode_words(record.words, template="cls"), longest)
         cut += long
         silent += len(record.words) - sum(len(part.spoken) for part in parts)
         for part in parts:
-            row = [HIDDEN] * len(part.ids)
+            row = np.full(len(part.ids), none, dtype=kind)
             for word, place in part.spoken:
-                row[place] = names[record.tags[word]]
+                row[place] = own[word]
             found.append(part)
             labels.append(row)
     if not found:
@@ -257,14 +286,14 @@ def encode(
             remedy="check data.word and data.format",
         )
     ids, firsts = ragged([part.ids for part in found]), ragged([part.firsts for part in found])
-    return EncodedSentences(ids, firsts, ragged(labels), silent, cut)
+    return EncodedSentences(ids, firsts, Column(np.concatenate(labels), ids.offsets), silent, cut)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TagBatch(Batch):
     text: Packed
     labels: Tensor
-    """Of each slot: the tag of the word that begins there; all others are not predicted."""
+    """Of each slot: the tag, or the number, of the word that begins there; all others are not predicted."""
     places: Tensor | None
     """Where the word of each token begins, if a word is the mean of its tokens; for tokens of none, their own
     place, where no word is."""
@@ -290,6 +319,10 @@ class TagFeed(PlannedFeed):
             places = torch.arange(packed.layout.tokens)
             begins = np.repeat(lengths.cumsum() - lengths, lengths)
             places.numpy()[: packed.tokens] = text.firsts.gather(rows) + begins
+        if labels.dtype.kind == "f":
+            slots = torch.full((packed.layout.tokens,), torch.nan)
+            slots.numpy()[: len(labels)] = labels
+            return TagBatch(packed, slots, places, int((~np.isnan(labels)).sum()))
         return TagBatch(
             packed, spread(labels, packed.layout.tokens, HIDDEN), places, int((labels != HIDDEN).sum())
         )

@@ -16,7 +16,8 @@ Decode = Literal["valid", "greedy"]
 """Which tags a sentence gets, where they mark spans. valid: the likeliest of all well-formed sequences;
 greedy: the likeliest of each word."""
 
-FIGURES = ("auto", "f1", "precision", "recall", "accuracy", "loss")
+FIGURES = ("auto", "f1", "precision", "recall", "accuracy", "loss", "spearman", "pearson", "mse")
+OF_NUMBERS = ("spearman", "pearson", "mse", "loss")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,7 +39,8 @@ class TagHeadConfig:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TagValidConfig:
     metric: Annotated[str, FIGURES] = "auto"
-    """Which figure says that a model is better. auto: f1 of spans where tags mark some, else accuracy."""
+    """Which figure says that a model is better. auto: f1 of spans where tags mark some, else accuracy; of
+    numbers, spearman."""
 
     def __post_init__(self) -> None:
         check_metric("tag", self.metric, FIGURES)
@@ -53,9 +55,23 @@ class TagRecipe(Recipe):
     loss: LossConfig = field(default_factory=LossConfig)
     valid: TagValidConfig = field(default_factory=TagValidConfig)
 
+    def __post_init__(self) -> None:
+        numbers, metric = self.data.problem == "number", self.valid.metric
+        if metric != "auto" and metric in FIGURES and numbers != (metric in OF_NUMBERS) and metric != "loss":
+            own = ", ".join(
+                OF_NUMBERS if numbers else [name for name in FIGURES if name not in OF_NUMBERS[:3]]
+            )
+            raise ValueError(
+                f"valid.metric={metric!r} is none of data.problem={self.data.problem!r}: choose from {own}"
+            )
+        if numbers and self.loss.label_smoothing:
+            raise ValueError("loss.label_smoothing is for tags, but data.problem='number'")
+
     def metric(self, *, spans: bool) -> str:
         """`spans`: whether the tags mark some."""
         metric = self.valid.metric
+        if self.data.problem == "number":
+            return "spearman" if metric == "auto" else metric
         if metric == "auto":
             return "f1" if spans else "accuracy"
         if not spans and metric in ("f1", "precision", "recall"):

@@ -44,12 +44,16 @@ class TaggedWords:
     """Of each word's tag; nan for a word that left no token."""
     spans: tuple[Span, ...]
     """None where tags mark none."""
+    values: tuple[float, ...] = ()
+    """Of a model that gives words numbers: these; its tags are the same, written out. nan for a word that
+    left no token."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "words": list(self.words),
             "tags": list(self.tags),
             "probabilities": [None if np.isnan(each) else each for each in self.probabilities],
+            **({"values": [None if np.isnan(each) else each for each in self.values]} if self.values else {}),
             "spans": [
                 {**asdict(span), "text": " ".join(self.words[span.start : span.end])} for span in self.spans
             ],
@@ -78,13 +82,13 @@ class Tagger(EncoderPredictor):
     task: ClassVar[str] = "tag"
 
     def __init__(self, reader: Reader, labels: Sequence[str], *, decode: Decode = "greedy") -> None:
-        """`labels` are the tags by their number. "valid" is for models that learned IOB2, as those trained
-        here have; of others, "greedy" reads an I that continues nothing as the beginning of a span, which
-        does for IOB1 too."""
+        """`labels` are the tags by their number; none: a number is given for each word. "valid" is for models
+        that learned IOB2, as those trained here have; of others, "greedy" reads an I that continues nothing
+        as the beginning of a span, which does for IOB1 too."""
         if not isinstance(reader.model.head, TagHead):
             raise TypeError(f"a {type(reader.model.head).__name__} does not tag: give a model with a TagHead")
         scores = reader.model.head.output.out_features
-        if len(labels) != scores:
+        if len(labels) != scores and (labels or scores != 1):
             raise ValueError(f"{len(labels)} labels for a model of {scores} tags: give one for each")
         if decode not in get_args(Decode):
             raise ValueError(f"decode={decode!r} is none of {', '.join(get_args(Decode))}")
@@ -98,7 +102,8 @@ class Tagger(EncoderPredictor):
 
     def about(self) -> dict[str, Any]:
         scheme = "IOB2" if self.spans else "none"
-        return {**super().about(), "labels": list(self.labels), "scheme": scheme, "decode": self.decode}
+        own = {"labels": list(self.labels), "scheme": scheme, "decode": self.decode}
+        return {**super().about(), **own, "problem": "single" if self.labels else "number"}
 
     def encode(self, text: str, second: str | None = None) -> ReadText:
         if second is not None:
@@ -185,7 +190,7 @@ class Tagger(EncoderPredictor):
     def score(self, laid: Laid, *, progress: Progress | None = None) -> list[np.ndarray]:
         head = cast(TagHead, self.reader.model.head)
         rows = self.reader.read(laid.pieces, lambda states, _: head(states), rows="tokens", progress=progress)
-        sums = np.zeros((sum(laid.sizes), len(self.labels)), np.float32)
+        sums = np.zeros((sum(laid.sizes), head.output.out_features), np.float32)
         spoken = laid.owners >= 0
         if rows:
             np.add.at(sums, laid.owners[spoken], np.concatenate(rows)[spoken])
@@ -204,6 +209,11 @@ class Tagger(EncoderPredictor):
         return best_valid(logs, *self._allowed)
 
     def _tagged(self, words: tuple[str, ...], scores: np.ndarray) -> TaggedWords:
+        if not self.labels:
+            values = scores[:, 0].astype(float).tolist()
+            spelled = ("" if np.isnan(value) else f"{value:.4f}" for value in values)
+            chances = tuple(value * 0 + 1 for value in values)  # nan stays nan
+            return TaggedWords(words, tuple(spelled), chances, (), tuple(values))
         numbers = self.choose(scores)
         chances = np.exp(log_softmax(scores)[np.arange(len(words)), numbers]).tolist()
         tags = tuple(self.labels[number] for number in numbers)
@@ -237,7 +247,8 @@ class Tagger(EncoderPredictor):
 def open_tagger(folder: Path | str, *, device: str = "auto", precision: Precision | None = None) -> Tagger:
     """What a training has made, or a folder of Hugging Face's."""
     checkpoint, reader = open_reader(folder, "tag", device=device, precision=precision)
-    return Tagger(reader, checkpoint.labels, decode=checkpoint.decode)
+    labels = () if checkpoint.problem == "number" else checkpoint.labels
+    return Tagger(reader, labels, decode=checkpoint.decode)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Training a tagger: an encoder and a new head, all of it learning (Devlin et al. 2019, 4 and 5.3).
 
-    loss    - sum of log softmax(scores)[tag] over words, at the first token of each, or at their mean
+    loss    - sum of log softmax(scores)[tag] over words, at the first token of each, or at their mean;
+            of numbers, the sum of (score - number)^2
 
 Tags that mark spans are learned as IOB2, and measured by the spans that are right.
 """
@@ -35,7 +36,7 @@ from regard.tasks.tagging.data import (
 from regard.tasks.tagging.recipe import TagRecipe
 from regard.tasks.tagging.tagger import Laid, Tagger, log_softmax
 from regard.text import Skipped, Tagged
-from regard.train.objectives import LossConfig, Sums, agreeing_loss, token_loss
+from regard.train.objectives import LossConfig, Sums, agreeing_loss, number_loss, token_loss
 from regard.train.ranks import Ranks
 
 
@@ -55,6 +56,8 @@ class TaggingLoss:
             places = torch.cat([places, places + len(places)])
         states = self.model.states(ids, layout)
         scores = cast(TagHead, self.model.head)(states, places).float()
+        if batch.labels.is_floating_point():
+            return number_loss(scores, batch.labels.unsqueeze(1), self.config.r_drop)
         if twice:
             return agreeing_loss(scores, batch.labels, self.config.label_smoothing, self.config.r_drop)
         return token_loss(scores, batch.labels, self.config.label_smoothing)
@@ -97,8 +100,9 @@ def prepare(
     for split, own in read.items():
         if not own.records and (split != "test" or checked.data.test):
             raise ValueError(f"data.{split}: no sentences; name files that have some")
-    names = tag_names(read["train"].records)
-    if len(names) < 2:
+    numbers = checked.data.problem == "number"
+    names = () if numbers else tag_names(read["train"].records)
+    if len(names) < 2 and not numbers:
         raise ValueError(f"data.train: all words have the tag {names[0]!r}; there is nothing to learn")
     metric = checked.metric(spans=mark_spans(names))
     settled = settle_encoder(
@@ -108,15 +112,18 @@ def prepare(
         lines=(" ".join(words) for words in read["train"].words),
         paths=[*corpus.paths("train"), *corpus.paths("valid")],
         head=lambda recipe, start: TagConfig(
-            tags=len(names), words=recipe.head.words, dropout=recipe.head.dropout
+            tags=max(len(names), 1), words=recipe.head.words, dropout=recipe.head.dropout
         ),
         folder=folder,
         ranks=ranks,
         begun=begun,
     )
     recipe, model, reader = settled.recipe, settled.model, settled.reader
-    numbers = {name: number for number, name in enumerate(names)}
-    text = encode(reader.tokenizer, read["train"].records, numbers, reader.longest)
+    by_name = None if numbers else {name: number for number, name in enumerate(names)}
+    text = encode(reader.tokenizer, read["train"].records, by_name, reader.longest)
+    if numbers:
+        with torch.no_grad():
+            cast(TagHead, model.head).output.bias.fill_(float(np.nanmean(text.labels.values)))
     plan, mean = settled.plan(text.ids.lengths), recipe.head.words == "mean"
     tagger = Tagger(reader, names, decode=recipe.head.decode)
     with quietly():  # words that are cut are counted below
@@ -127,7 +134,7 @@ def prepare(
         loss=TaggingLoss(model, recipe.loss),
         feed=TagFeed(text, plan, mean=mean, static=settled.static, rank=ranks.rank, ranks=ranks.count),
         validate=partial(_validate, tagger, laid, read["valid"]),
-        metric=(metric, better("tag", metric, ("loss",))),
+        metric=(metric, better("tag", metric, ("loss", "mse"))),
         root=corpus.root,
         about=tagger.about(),
         data={
@@ -158,7 +165,7 @@ def _say(
     held = "" if recipe.data.valid else ", held out,"
     lines = [
         f"{sentences:,} sentences to learn from, {len(read['valid'].records):,}{held} to validate on; "
-        f"{len(tagger.labels)} tags{' (IOB2)' if tagger.spans else ''}; "
+        f"{_kinds(tagger)}; "
         f"{len(tagger.reader.tokenizer):,} tokens in the vocabulary"
     ]
     if len(text.ids) > sentences:
@@ -167,7 +174,7 @@ def _say(
         lines.append(f"{text.cut:,} words have more tokens than a window: their first ones speak for them")
     if text.silent:
         lines.append(f"{text.silent:,} words leave no token: their tags are not learned")
-    for split in ("valid", "test"):
+    for split in ("valid", "test") if tagger.labels else ():
         if unknown := read[split].unknown(tagger.labels):
             listed = ", ".join(sorted(set(unknown))[:5])
             lines.append(
@@ -179,10 +186,29 @@ def _say(
     console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
 
 
+def _kinds(tagger: Tagger) -> str:
+    return f"{len(tagger.labels)} tags{' (IOB2)' if tagger.spans else ''}" if tagger.labels else "numbers"
+
+
+def _measure_numbers(scores: Sequence[np.ndarray], wanted: Sequence[Sequence[str]]) -> dict[str, float]:
+    """Over words that left a token."""
+    found = np.concatenate(scores)[:, 0]
+    truth = np.array([float(tag) for tags in wanted for tag in tags])
+    spoken = ~np.isnan(found)
+    figures = metrics.regression(found[spoken], truth[spoken])
+    own = plugin_figures(
+        "tag", [each[:, 0].tolist() for each in scores], [[float(t) for t in w] for w in wanted]
+    )
+    return {"loss": figures["mse"], **figures, **own}
+
+
 def measure(
     tagger: Tagger, scores: Sequence[np.ndarray], wanted: Sequence[Sequence[str]]
 ) -> dict[str, float]:
-    """The loss over words whose tags are known and which left a token, and what `metrics.tagging` says."""
+    """The loss over words whose tags are known and which left a token, and what `metrics.tagging` says; of
+    numbers, how they correlate."""
+    if not tagger.labels:
+        return _measure_numbers(scores, wanted)
     numbers = {name: number for number, name in enumerate(tagger.labels)}
     predicted = [[tagger.labels[number] for number in tagger.choose(each)] for each in scores]
     figures = {

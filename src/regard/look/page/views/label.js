@@ -99,7 +99,11 @@ async function drawTags(root) {
 
 /** Words with their tags; those of one span are held together. */
 function tagWords(found, choose) {
-  const chip = (i) => shareChip({
+  const numeric = found.values.map((value) => value ?? 0), low = Math.min(...numeric), high = Math.max(...numeric);
+  const chip = (i) => found.values.length ? shareChip({
+    name: found.words[i], note: found.tags[i], share: high > low ? (numeric[i] - low) / (high - low) : 0, pressed: i === labelling.word, data: { 'data-word': i },
+    click: () => choose(i),
+  }) : shareChip({
     name: found.words[i], share: found.tags[i] === 'O' ? 0 : found.chances[i] ?? 0, pressed: i === labelling.word, data: { 'data-word': i },
     note: found.chances[i] === null ? found.tags[i] : `${shown(found.tags[i])} ${sharePercent(found.chances[i])}`, click: () => choose(i),
   });
@@ -122,7 +126,7 @@ function tagOne(found, word) {
     el('h3', {}, `“${shown(found.words[word])}”`),
     found.chances[word] === null
       ? el('p', { class: 'faint' }, 'This word left no token, so the model says nothing of it.')
-      : shareTable(rows.slice(0, FEW_LABELS), null, 'labels'),
+      : found.values.length ? el('p', { class: 'number', id: 'word-value' }, fixed(found.values[word], 4)) : shareTable(rows.slice(0, FEW_LABELS), null, 'labels'),
     rows.length > FEW_LABELS ? el('p', { class: 'faint' }, `The ${FEW_LABELS} likeliest of ${rows.length} tags.`) : null,
   ];
 }

@@ -1,0 +1,151 @@
+"""`regard answer`: from a text, from questions with their texts, or from a corpus that is searched first.
+
+    question -> vector -> nearest texts of the corpus -> each is read -> spans, best first
+
+Spans of several texts are compared by their scores: p = exp score / (sum over all spans of all the texts).
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+import numpy as np
+
+from regard.config import ConfigError
+from regard.meaning.corpus import Corpus, open_corpus
+from regard.tasks.answering.answerer import Answered, Answerer, AnswerSpan, open_answerer
+from regard.tasks.answering.commands import answer_records, answer_text, asked_questions, render
+from regard.tasks.base.faster import Precision
+
+
+class Sourced(NamedTuple):
+    """An answer from a corpus."""
+
+    span: AnswerSpan
+    line: int
+    """Of the corpus, from 1, that it stands in."""
+    passage: str
+    """That line."""
+    similarity: float
+    """The cosine of the line with the question."""
+
+
+class Read(NamedTuple):
+    """What a corpus says to a question."""
+
+    answers: list[Sourced]
+    """The best spans of all lines that were read, best first."""
+    none: float
+    """The probability that none of the lines has an answer."""
+    good: bool
+    """Whether the best one is an answer; False: no line has one."""
+
+
+def answer(
+    model: Path,
+    questions: Sequence[str],
+    *,
+    context: str | None,
+    file: str | None,
+    corpus: Path | None,
+    embedder: Path | None,
+    top: int,
+    n_best: int,
+    threshold: float | None,
+    as_json: bool,
+    device: str,
+    precision: Precision | None = None,
+    out: TextIO,
+) -> None:
+    if context is not None and corpus is not None:
+        raise ConfigError("--context and --corpus: give one of the two")
+    if (corpus is None) != (embedder is None):
+        raise ConfigError("--corpus FILE is searched with --embedder MODEL: give both, or none of the two")
+    if n_best < 1 or top < 1:
+        raise ConfigError(f"--n-best {n_best} --top {top}: both must be 1 or more")
+    answerer = open_answerer(model, device=device, precision=precision)
+    if threshold is not None:
+        answerer = answerer.with_threshold(threshold)
+    if corpus is not None and embedder is not None:
+        _from_corpus(
+            answerer,
+            open_corpus(embedder, corpus, device=device),
+            corpus,
+            questions,
+            file,
+            top,
+            n_best,
+            as_json,
+            out,
+        )
+        return
+    if context is None:
+        if questions or file is None:
+            raise ConfigError(
+                "what are the questions about? Give --context FILE, --corpus FILE, or --questions "
+                "FILE with a context for each question"
+            )
+        answer_records(answerer, file, n_best=n_best, out=out)
+        return
+    asked = asked_questions(questions, file)
+    for found in answer_text(answerer, asked, context, n_best=n_best):
+        if as_json:
+            out.write(json.dumps(found.to_dict(), ensure_ascii=False) + "\n")
+        else:
+            render(found, out, titled=len(asked) > 1)
+
+
+def _from_corpus(
+    answerer: Answerer,
+    corpus: Corpus,
+    path: Path,
+    questions: Sequence[str],
+    file: str | None,
+    top: int,
+    n_best: int,
+    as_json: bool,
+    out: TextIO,
+) -> None:
+    asked = asked_questions(questions, file)
+    for question in asked:
+        found = answer_from(answerer, corpus, question, top=top, n_best=n_best)
+        spans = tuple(each.span for each in found.answers)
+        plain = Answered(question, spans[0] if found.good and spans else None, spans, found.none)
+        if not as_json:
+            render(plain, out, titled=len(asked) > 1, where=[f"{path}:{each.line}" for each in found.answers])
+            continue
+        every: dict[str, Any] = plain.to_dict()
+        for each, span in zip(found.answers, every["spans"], strict=True):
+            span |= {"line": each.line, "passage": each.passage, "similarity": each.similarity}
+        every["answer"] = every["spans"][0] if plain.best is not None else None
+        out.write(json.dumps(every, ensure_ascii=False) + "\n")
+
+
+def answer_from(answerer: Answerer, corpus: Corpus, question: str, *, top: int = 10, n_best: int = 5) -> Read:
+    """The `top` nearest texts are read."""
+    hits = corpus.search([question], top)[0]
+    laid = answerer.lay_out([question] * len(hits), [hit.text for hit in hits])
+    scored = answerer.spans(laid)
+    # of a text without an answer, no span counts; of several that have none, the surest says so
+    nothing = min(each.none for each in scored)
+    top_score = max(nothing, *(each.best for each in scored))
+    total = sum(float(np.exp(each.scores - top_score).sum()) for each in scored) + float(
+        np.exp(nothing - top_score)
+    )
+    found = []
+    for hit, each, own in zip(hits, laid, scored, strict=True):
+        for first, last in own.ranked(n_best):
+            start, end, value = (
+                each.offsets[first][0],
+                each.offsets[last][1],
+                float(own.scores[first, last - first]),
+            )
+            span = AnswerSpan(
+                hit.text[start:end], start, end, float(np.exp(value - top_score)) / total, value
+            )
+            found.append(Sourced(span, corpus.lines[hit.row], hit.text, hit.score))
+    found.sort(key=lambda each: -each.span.score)
+    margin = nothing - max(each.best for each in scored)
+    good = answerer.threshold is None or margin <= answerer.threshold
+    return Read(found[:n_best], float(np.exp(nothing - top_score)) / total, good)

@@ -1,0 +1,1 @@
+"""Span extraction: a question and a text in, the stretch of the text that answers it out."""
