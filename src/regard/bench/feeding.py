@@ -3,9 +3,9 @@
     batches     made from the text while it trains, against the same ones made before: what making them costs
     first step  from the command until it is done, when nothing was compiled before and when all was
 
-On the built-in corpus, in batches that suit a GPU (the recipe's own 1,024 tokens are for two CPU cores: a GPU is
-done with them in 1.6 ms, sooner than a batch is made and sent), or what REGARD_TRAINING says: what stands behind
-`regard train`, as in "recipes/multi30k-en-de.toml data.root=DIR".
+On the built-in corpus, in batches that suit a GPU (the recipe's own 1,024 tokens are for two CPU cores: a GPU
+is done with them in 1.6 ms, sooner than a batch is made and sent), or what REGARD_TRAINING says: what stands
+behind `regard train`, as in "recipes/multi30k-en-de.toml data.root=DIR".
 """
 
 import itertools

@@ -60,8 +60,10 @@ def course(plain: dict[str, Any], out: Path) -> list[float]:
 @pytest.mark.parametrize(("precision", "limit"), [("float32", 1e-3), ("bfloat16", 3e-2)])
 @pytest.mark.parametrize(
     "task",
-    ["classify", "agree", "number", "tag", "tag by means", "tag numbers", "answer", "answer, agree"]
-    + ["pretrain", "next sentences", "embed"],
+    [
+        *("classify", "agree", "number", "tag", "tag by means", "tag numbers", "answer", "answer, agree"),
+        *("pretrain", "next sentences", "embed"),
+    ],
 )
 def test_captured_steps_are_the_steps_as_they_are_written(
     task: str, precision: str, limit: float, tmp_path: Path
