@@ -19,7 +19,7 @@ SOURCE = ROOT / "src" / "regard"
 LAYERS = [
     {"__main__"},
     {"cli"},
-    {"bench"},
+    {"bench", "lab"},
     {"look"},
     {"deploy", "meaning"},
     {"tasks"},

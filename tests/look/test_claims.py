@@ -13,18 +13,21 @@ from torch.testing import assert_close
 
 from regard.config import ConfigError
 from regard.layout import Layout
-from regard.look import plot_commands
+from regard.look import claims, plot_commands
 from regard.look.claims import (
+    GRADED,
     KINDS,
     Claims,
     ClaimsConfig,
     Kind,
     build_encoder,
+    gradient_norms,
     longest_chain,
     measure,
     path_length,
     recall_accuracy,
     recall_batch,
+    recent,
     sequential_steps,
     step_cells,
     training_speed,
@@ -131,10 +134,10 @@ def found() -> Claims:
 
 
 @pytest.mark.spec("4.3")
-def test_all_four_claims_are_measured_and_drawn(found: Claims):
+def test_all_claims_are_measured_and_drawn(found: Claims):
     pytest.importorskip("matplotlib")
     figure = plot_claims(found)
-    assert len(figure.axes) == 4
+    assert len(figure.axes) == 6
     wanted = (found.steps, found.paths, found.speeds)
     for axes, values, places in zip(
         figure.axes, wanted, (SMALL.lengths, SMALL.lengths, SMALL.timed_lengths), strict=False
@@ -150,6 +153,36 @@ def test_all_four_claims_are_measured_and_drawn(found: Claims):
         told = [text.get_text() for text in axes.texts]
         assert panel.caption in told
         assert {"Transformer", "LSTM"} <= {text.split()[0] for text in told}
+
+
+@pytest.mark.spec("4.3")
+def test_gradients_are_those_of_the_whole_jacobian(monkeypatch: pytest.MonkeyPatch):
+    config = replace(SMALL, seeds=1, d_model=8)
+    monkeypatch.setattr(claims, "DIRECTIONS", 2000)
+    for kind in GRADED:
+        torch.manual_seed(0)
+        body = build_encoder(kind, 8, layers=1).double().body
+        inputs = torch.randn(6, 8, dtype=torch.float64)
+        whole = torch.autograd.functional.jacobian(lambda x, own=body: own(x, Layout.of([6]))[-1], inputs)
+        assert_close(
+            gradient_norms(kind, 6, config), whole.square().sum(dim=(0, 2)).sqrt(), rtol=0.05, atol=0
+        )
+
+
+@pytest.mark.spec("4.3")
+def test_gradients_fade_in_recurrent_layers_and_their_last_tokens_weigh_most():
+    config = ClaimsConfig(lengths=(8, 96), d_model=24, seeds=1)
+    shares = {}
+    for kind in GRADED:
+        fading = [gradient_norms(kind, length, config) for length in config.lengths]
+        shares[kind] = [float(norms[0] / norms[-1]) for norms in fading]
+        longest = fading[-1] / fading[-1].sum()
+        near = float(longest[-8:].sum())
+        assert near > 0.8 if kind != "transformer" else near < 0.5
+    assert shares["recurrent"][-1] < 1e-6
+    assert shares["recurrent"][0] > 1000 * shares["recurrent"][-1]
+    assert shares["transformer"][-1] > 1e-3
+    assert recent(config) == [0, 1, 2, 4, 8, 16, 32, 64]  # and no further than 95
 
 
 def test_the_numbers_are_told_beside_the_picture(

@@ -146,6 +146,36 @@ def test_answers_of_hugging_face_data_sets_are_read():
     assert [gold.text for gold in found.answers] == ["Ann", "Ann met"]
 
 
+@pytest.mark.parametrize(
+    ("cell", "found"),
+    [
+        ({"text": "Ann", "answer_start": 11}, ["Ann"]),
+        ({"text": ["Ann"], "answer_start": [11.0]}, ["Ann"]),
+        ({"text": [], "answer_start": []}, []),
+        ([{"text": "Bob", "answer_start": 19}], ["Bob"]),
+        ({"text": "Ann", "answer_start": [11]}, "without the number"),
+        ({"text": ["Ann"]}, "without as many"),
+        ({"text": ["Ann", "Bob"], "answer_start": [11]}, "without as many"),
+        ({"text": [""], "answer_start": [5]}, "an empty answer"),
+        ({"text": ["Ann"], "answer_start": [11.5]}, "without the number"),
+    ],
+)
+def test_answers_of_tables_are_whole_or_refused(cell, found):
+    rows = [{"question": "Who?", "context": CONTEXT, "answers": cell}]
+    read = read_questions(rows, answer="answers", start=None)
+    if isinstance(found, list):
+        [question] = read
+        assert [gold.text for gold in question.answers] == found
+    else:
+        with pytest.raises(DataError, match=found):
+            list(read)
+
+
+def test_who_only_asks_is_not_stopped_by_a_wrong_answer(tmp_path):
+    path = squad(tmp_path / "x.json", asked("a", "Who?", ("Ann", 99)))
+    assert [each.text for each in read_squad(path, answered=False)] == ["Who?"]
+
+
 def test_real_files_are_read_whole(shared_data):
     train = list(read_squad(shared_data / "policyqa" / "train.json.gz"))
     assert len(train) == 3287

@@ -15,6 +15,7 @@ import typer
 from regard import __version__
 from regard.cli import core
 from regard.cli.plot import plot_app
+from regard.lab import cli as lab
 from regard.meaning import cli as meaning
 from regard.plugins import load_installed, load_plugin
 from regard.tasks import registry
@@ -49,7 +50,8 @@ def build() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(root)
-    commands: list[Callable[..., None]] = [core.check, core.train, *registry.commands(), *meaning.COMMANDS]
+    commands: list[Callable[..., None]] = [core.check, core.train, *lab.COMMANDS]
+    commands += [*registry.commands(), *meaning.COMMANDS]
     for command in (*commands, core.evaluate):
         app.command()(command)
     app.command(name="import")(core.import_model)

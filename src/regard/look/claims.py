@@ -6,6 +6,10 @@
                can feel the first: found by gradients                                  recurrent N - 1, else 1
     speeds     tokens a second, forwards and backwards
     accuracy   models that must say at the last token what the first one was, each trained at one distance
+    fading     |dy_N / dx_1| over |dy_N / dx_N|: what is left of the gradient at the first of N tokens, before
+               anything was learned (Bengio et al. 1994); the plain tanh cell stands beside the LSTM
+    recency    |dy_N / dx_i| by the distance N - i, as a share of the sum over all tokens: in a recurrent
+               layer the last tokens weigh most
 
 A recurrent layer is an LSTM that reads forwards; both models answer from the state of the last token, and are
 of one width. An LSTM on a CPU may well be the faster one: there is little there that could run at once.
@@ -34,8 +38,12 @@ from regard.nn.stacks import TransformerConfig
 from regard.tasks.base.faster import thread_count
 from regard.train.ranks import find_device
 
-Kind = Literal["transformer", "recurrent"]
+Kind = Literal["transformer", "recurrent", "plain"]
 KINDS: tuple[Kind, Kind] = ("transformer", "recurrent")
+GRADED: tuple[Kind, Kind, Kind] = ("transformer", "recurrent", "plain")
+"""With the plain tanh cell, whose gradients fade soonest."""
+DIRECTIONS = 16
+"""Drawn to estimate how long a gradient is."""
 PRODUCTS = ("MmBackward0", "AddmmBackward0", "BmmBackward0", "BaddbmmBackward0")
 """Matrix products, as autograd calls them."""
 
@@ -105,13 +113,17 @@ class Claims:
     """Of the models that were timed."""
     accuracies: dict[Kind, list[list[float]]]
     """Of each seed."""
+    fading: dict[Kind, list[float]]
+    """By length."""
+    recency: dict[Kind, list[float]]
+    """By distance from the end, 0, 1, 2, 4, ..., of the longest length."""
 
 
 def measure(
     config: ClaimsConfig | None = None, *, device: str = "auto", tell: Callable[[str], None] | None = None
 ) -> Claims:
-    """All four. `tell` hears what is being done next. Speeds differ from run to run; all else is a function
-    of the configuration, on one machine."""
+    """All of them. `tell` hears what is being done next. Speeds differ from run to run; all else is a
+    function of the configuration, on one machine."""
     config = config or ClaimsConfig()
     tell = tell or (lambda line: None)
     place = torch.device(find_device(device))
@@ -123,7 +135,16 @@ def measure(
         speeds={kind: [] for kind in KINDS},
         weights={kind: _weights(kind, config) for kind in KINDS},
         accuracies={kind: [] for kind in KINDS},
+        fading={kind: [] for kind in GRADED},
+        recency={kind: [] for kind in GRADED},
     )
+    for kind in GRADED:
+        tell(f"following gradients: {kind}")
+        every = {length: gradient_norms(kind, length, config) for length in config.lengths}
+        found.fading[kind].extend(float(norms[0] / norms[-1]) for norms in every.values())
+        longest = every[max(config.lengths)]
+        shares = (longest / longest.sum()).flip(0)
+        found.recency[kind].extend(float(shares[distance]) for distance in recent(config))
     for length in config.lengths:
         tell(f"counting steps and paths of {length} tokens")
         for kind in KINDS:
@@ -167,7 +188,9 @@ def build_encoder(
             window=window,
         )
         if kind == "transformer"
-        else RecurrentConfig(layers=layers, bidirectional=False, dropout=0.0)
+        else RecurrentConfig(
+            cell="rnn" if kind == "plain" else "lstm", layers=layers, bidirectional=False, dropout=0.0
+        )
     )
     positions = PositionsConfig(kind="sinusoidal" if kind == "transformer" else "none")
     return Encoder(EncoderConfig(vocabulary=vocabulary, d_model=d_model, body=body, positions=positions))
@@ -236,6 +259,28 @@ def step_cells(
     hidden, cell = F.pad(states[:-1], (0, 0, 1, 0)).unsqueeze(0).chunk(2, dim=-1)
     _, (hidden, cell) = body.cells(inputs.unsqueeze(0), (hidden.contiguous(), cell.contiguous()))
     return torch.cat([hidden, cell], dim=-1).squeeze(0)
+
+
+def recent(config: ClaimsConfig) -> list[int]:
+    """Distances from the last token: 0, 1, 2, 4, ..., as far as the longest length goes."""
+    return [0, *(2**power for power in range((max(config.lengths) - 1).bit_length()))]
+
+
+def gradient_norms(kind: Kind, length: int, config: ClaimsConfig) -> Float[Tensor, "tokens"]:
+    """|dy_N / dx_i| of each of so many tokens of one layer, the mean over seeds: the root of the mean square
+    of the gradient along random directions, which is that of the Jacobian's entries."""
+    found = torch.zeros(length, dtype=torch.float64)
+    for seed in range(config.seeds):
+        torch.manual_seed(1000 * config.seed + seed)
+        body = build_encoder(kind, config.d_model, layers=1).double().body
+        inputs = torch.randn(length, config.d_model, dtype=torch.float64, requires_grad=True)
+        last = body(inputs, Layout.of([length]))[-1]
+        squares = torch.zeros(length, dtype=torch.float64)
+        for direction in torch.randn(DIRECTIONS, config.d_model, dtype=torch.float64):
+            (gradients,) = torch.autograd.grad(last, inputs, direction, retain_graph=True)
+            squares += gradients.square().sum(dim=1)
+        found += (squares / DIRECTIONS).sqrt() / config.seeds
+    return found
 
 
 def training_speed(kind: Kind, length: int, config: ClaimsConfig, device: torch.device) -> float:

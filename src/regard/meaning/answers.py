@@ -86,7 +86,7 @@ def answer(
                 "what are the questions about? Give --context FILE, --corpus FILE, or --questions "
                 "FILE with a context for each question"
             )
-        answer_records(answerer, file, n_best=n_best, out=out)
+        answer_records(model, answerer, file, n_best=n_best, out=out)
         return
     asked = asked_questions(questions, file)
     for found in answer_text(answerer, asked, context, n_best=n_best):
@@ -126,7 +126,10 @@ def answer_from(answerer: Answerer, corpus: Corpus, question: str, *, top: int =
     """The `top` nearest texts are read."""
     hits = corpus.search([question], top)[0]
     laid = answerer.lay_out([question] * len(hits), [hit.text for hit in hits])
-    scored = answerer.spans(laid)
+    read = [(hit, own) for hit, own in zip(hits, laid, strict=True) if own.windows]  # that left tokens
+    if not read:
+        return Read([], 1.0, good=False)
+    scored = answerer.spans([own for _, own in read])
     # of a text without an answer, no span counts; of several that have none, the surest says so
     nothing = min(each.none for each in scored)
     top_score = max(nothing, *(each.best for each in scored))
@@ -134,7 +137,7 @@ def answer_from(answerer: Answerer, corpus: Corpus, question: str, *, top: int =
         np.exp(nothing - top_score)
     )
     found = []
-    for hit, each, own in zip(hits, laid, scored, strict=True):
+    for (hit, each), own in zip(read, scored, strict=True):
         for first, last in own.ranked(n_best):
             start, end, value = (
                 each.offsets[first][0],

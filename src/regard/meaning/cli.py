@@ -5,7 +5,17 @@ from typing import Annotated, Literal
 
 import typer
 
-from regard.tasks.base.options import Device, Json, JsonLines, Lines, Model, Precision, command
+from regard.tasks.base.options import (
+    Device,
+    Json,
+    JsonLines,
+    Layer,
+    Lines,
+    Model,
+    Precision,
+    Words,
+    command,
+)
 
 
 @command("regard.meaning.commands")
@@ -20,11 +30,13 @@ def search(
     index: Annotated[
         Path | None, typer.Option("--index", help="Where the index is kept; unless given, beside the corpus.")
     ] = None,
+    words: Words = False,
+    layer: Layer = -1,
     as_json: Json = False,
     precision: Precision = None,
     device: Device = "auto",
 ) -> None:
-    """Find the texts that mean what a query means."""
+    """Find the texts that mean what a query means; with --words, words: "the *bank* of the river"."""
 
 
 @command("regard.meaning.commands")
@@ -38,10 +50,13 @@ def cluster(
     smallest: Annotated[int, typer.Option("--smallest", help="With --threshold: texts in a group.")] = 2,
     examples: Annotated[int, typer.Option("--examples", help="Shown for each group.")] = 3,
     seed: Annotated[int, typer.Option("--seed", help="Of k-means.")] = 0,
+    words: Words = False,
+    word: Annotated[str, typer.Option("--word", help="With --words: this one alone, by its senses.")] = "",
+    layer: Layer = -1,
     as_json: Annotated[bool, typer.Option("--json", help="One object a line, with its group.")] = False,
     device: Device = "auto",
 ) -> None:
-    """Group texts by what they mean."""
+    """Group texts, or words, by what they mean."""
 
 
 @command("regard.meaning.commands")

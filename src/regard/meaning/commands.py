@@ -9,6 +9,7 @@ from rich.console import Console
 from regard.config import ConfigError
 from regard.meaning import cluster as clustering
 from regard.meaning import describe
+from regard.meaning import words as word_level
 from regard.meaning.context import render as render_context
 from regard.meaning.context import word_in_context
 from regard.meaning.corpus import open_corpus
@@ -29,10 +30,17 @@ def search(
     index: Path | None,
     device: str,
     precision: Precision | None = None,
+    words: bool = False,
+    layer: int = -1,
     as_json: bool,
     console: Console,
 ) -> None:
-    """The lines of a corpus that mean what a query means."""
+    """The lines of a corpus that mean what a query means; with `words`, its words."""
+    if words:
+        word_level.search_words(
+            model, corpus, queries, top=top, layer=layer, device=device, as_json=as_json, console=console
+        )
+        return
     found = open_corpus(model, corpus, kind=kind, index=index, device=device, precision=precision)
     for query, hits in zip(queries, found.search(queries, top), strict=True):
         if as_json:
@@ -55,13 +63,23 @@ def cluster(
     smallest: int,
     examples: int,
     seed: int,
+    words: bool = False,
+    word: str = "",
+    layer: int = -1,
     device: str,
     as_json: bool,
     console: Console,
 ) -> None:
-    """Texts that mean alike: so many groups (k-means), or all that are nearer than a threshold."""
+    """Texts that mean alike: so many groups (k-means), or all that are nearer than a threshold; with `words`,
+    its words."""
     if clusters is not None and threshold is not None:
         raise ConfigError("--clusters and --threshold: give one of the two")
+    if words or word:
+        word_level.cluster_words(
+            model, file, word=word, clusters=clusters, threshold=threshold, smallest=smallest,
+            examples=examples, seed=seed, layer=layer, device=device, as_json=as_json, console=console,
+        )  # fmt: skip
+        return
     texts = [text for text in incoming(file) if text.strip()]
     embedder = open_embedder(model, device=device)
     with counting("lines", total=len(texts)) as advance:

@@ -197,14 +197,14 @@ class SinusoidalPositions(AddedTable):
 
 
 class CountedPositions(AddedTable):
-    """pos * step in every dimension: the naive ways to number tokens."""
+    """pos * apart in every dimension: the naive ways to number tokens."""
 
-    def __init__(self, d_model: int, step: float = 1.0) -> None:
-        self.d_model, self.step = d_model, step
+    def __init__(self, d_model: int, apart: float = 1.0) -> None:
+        self.d_model, self.apart = d_model, apart
         super().__init__()
 
     def rows(self, length: int) -> Float[Tensor, "length d_model"]:
-        return (torch.arange(length, dtype=torch.float64) * self.step)[:, None].repeat(1, self.d_model)
+        return (torch.arange(length, dtype=torch.float64) * self.apart)[:, None].repeat(1, self.d_model)
 
 
 class LearnedPositions(nn.Module):

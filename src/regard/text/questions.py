@@ -39,8 +39,9 @@ def read_questions(
 ) -> Iterator[Question]:
     """A question a row. An empty answer: the context has none. Without a `start`, the answer must stand in
     the context once; or be what Hugging Face's data sets have: {"text": [...], "answer_start": [...]}."""
-    columns = (question, context, answer, None if answer is None else start)
-    wanted = [each for each in columns if each is not None]
+    wanted = [each for each in (question, context, answer) if each is not None]
+    if answer is not None and start is not None:
+        wanted.append(start)
 
     def build(row: Row) -> Question:
         asked, passage = text_of(row, 0, question), text_of(row, 1, context)
@@ -81,10 +82,16 @@ class _Place:
 
 def _golds(cell: Any, begins: Any, given: bool, context: str, where: _Place) -> Iterator[Gold]:
     if isinstance(cell, Mapping):
-        cell = [
-            {"text": text, "answer_start": start}
-            for text, start in zip(cell.get("text", ()), cell.get("answer_start", ()), strict=False)
-        ]
+        texts, starts = cell.get("text"), cell.get("answer_start")
+        if isinstance(texts, str):
+            texts, starts = [texts], [starts]
+        if (
+            not isinstance(texts, list | tuple)
+            or not isinstance(starts, list | tuple)
+            or len(texts) != len(starts)
+        ):
+            raise where.error('answers without as many "text" as "answer_start"', f"but {cell!r:.60}")
+        cell = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
     if isinstance(cell, list | tuple):
         for each in cell:
             yield _gold(each, context, where)
@@ -104,13 +111,18 @@ def _golds(cell: Any, begins: Any, given: bool, context: str, where: _Place) -> 
 def _gold(each: Any, context: str, where: _Place) -> Gold:
     if not isinstance(each, Mapping) or not isinstance(each.get("text"), str):
         raise where.error("no answer with a text", f"but {each!r:.60}")
+    if not each["text"]:
+        raise where.error("an empty answer")
     return where.gold(each["text"], _whole(each.get("answer_start"), where), context)
 
 
 def _whole(value: Any, where: _Place) -> int:
     try:
-        return int(str(value))
-    except ValueError:
+        number = float(str(value))  # some tables have 11.0
+        if number != int(number):
+            raise ValueError
+        return int(number)
+    except (ValueError, OverflowError):
         raise where.error(
             "an answer without the number of its first character", f"but {value!r:.40}"
         ) from None
@@ -176,11 +188,9 @@ def _question(asked: Any, context: Any, title: str, file: str, answered: bool) -
     if not isinstance(given, list):
         raise where.error("answers that are no list", f"but {given!r:.40}")
     impossible = asked.get("is_impossible") is True
-    if impossible:
-        given = []  # those it may have are what looks like one
+    if impossible or not answered:
+        given = []  # those it may have are what looks like one, or nobody's business here
     if answered and not given and not impossible:
         raise where.error('a question without an answer, and not marked "is_impossible"')
     golds = dict.fromkeys(_gold(each, context, where) for each in given)
-    if any(not gold.text for gold in golds):
-        raise where.error("an empty answer")
     return Question(name, question, context, tuple(golds), origin)

@@ -131,16 +131,19 @@ def read_tagged(
     words: Column,
     tags: Column,
     names: Sequence[str] | None = None,
+    numbers: bool = False,
     on_error: OnError = "raise",
     skipped: Skipped | None = None,
 ) -> Iterator[Tagged]:
     """Sentences whose words and tags are lists in JSON lines or columnar data; the tags stay as they are.
 
-    Where tags are numbers, `names` has the tag for each: dataset.features["ner_tags"].feature.names.
+    Where tags are numbers, `names` has the tag for each: dataset.features["ner_tags"].feature.names. With
+    `numbers`, they are meant as such, and written out.
     """
 
     def build(row: Row) -> Tagged:
-        found = Tagged(_strings(row, 0, words), _tags(row, 1, tags, names), row.origin)
+        own = _spelled(row, 1, tags) if numbers else _tags(row, 1, tags, names)
+        found = Tagged(_strings(row, 0, words), own, row.origin)
         if len(found.words) != len(found.tags):
             raise DataError(
                 row.origin, "unequal lists", f"({len(found.words)} words, {len(found.tags)} tags)"
@@ -245,6 +248,17 @@ def _tags(row: Row, place: int, column: Column, names: Sequence[str] | None) -> 
         details = f"but {wrong[0]!r:.40} (names has {len(names)})"
         raise DataError(row.origin, f"no number of a name in column {column!r}", details)
     return tuple([names[item] for item in items])
+
+
+def _spelled(row: Row, place: int, column: Column) -> tuple[str, ...]:
+    """Numbers, or texts of them."""
+    items = _list(row, place, column)
+    return tuple(
+        [
+            str(each) if isinstance(each, int | float) else check_text(each, row.origin, column)
+            for each in items
+        ]
+    )
 
 
 def _list(row: Row, place: int, column: Column) -> Sequence[Any]:

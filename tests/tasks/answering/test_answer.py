@@ -167,6 +167,22 @@ def test_tables_are_learned_from_too(tmp_path):
     assert outcome.step == 2
     assert "held out" in said
     assert json.loads((tmp_path / "model" / "config.json").read_text())["threshold"] is None
+    asked = ["answer", tmp_path / "model", "--questions", tmp_path / "train.jsonl", "--device", "cpu"]
+    assert len(town.at_the_prompt(*asked).splitlines()) == 60  # in the columns that it was trained on
+
+
+def test_a_question_too_long_for_its_text_is_named_or_left_out(tmp_path):
+    paragraphs = town.questions(30)
+    paragraphs[3]["qas"][0]["question"] = "which animal ? " * 20
+    name = town.write(tmp_path / "long.json", paragraphs)
+    data = {"train": name, "longest": 40}
+    plain = town.recipe(tmp_path, data=data, train={"steps": 1, "validate_every": 1})
+    with pytest.raises(DataError, match=r"long.json: too long a question \(id 'q3'\).*data.on_error=skip"):
+        town.train(plain, tmp_path / "model")
+    plain["data"]["on_error"] = "skip"
+    _, said = town.train(plain, tmp_path / "model")
+    assert "29 questions to learn from" in said
+    assert "1 skipped: 1 too long a question" in said
 
 
 # The prompt

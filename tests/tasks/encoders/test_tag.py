@@ -1,6 +1,7 @@
 import io
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,10 @@ from regard.tasks.base.task import EvaluateOptions
 from regard.tasks.registry import as_recipe
 from regard.tasks.tagging import commands as tagging
 from regard.tasks.tagging import train as tag
-from regard.tasks.tagging.data import TagFeed, encode, tag_names
+from regard.tasks.tagging.data import TagFeed, TaggedConfig, TaggedCorpus, encode, tag_names
 from regard.tasks.tagging.recipe import RECIPE, TagRecipe
 from regard.tasks.tagging.tagger import Tagger, open_tagger
-from regard.text import DataError, Origin, Tagged, Tokenizer, TokenizerConfig
+from regard.text import DataError, Origin, Skipped, Tagged, Tokenizer, TokenizerConfig
 from regard.train.objectives import HIDDEN, LossConfig
 from regard.train.ranks import Ranks
 
@@ -377,3 +378,17 @@ def test_what_is_no_number_is_named_and_figures_of_tags_are_refused(tmp_path: Pa
         as_recipe(of_numbers(tmp_path, data={"problem": "tags"}, valid={"metric": "mse"}))
     with pytest.raises(ConfigError, match="label_smoothing is for tags"):
         as_recipe(of_numbers(tmp_path, loss={"label_smoothing": 0.1}))
+
+
+def test_numbers_come_from_tables_and_are_checked_in_every_split(tmp_path: Path) -> None:
+    rows = [{"words": ["a", "the", "dog"], "tags": [0.5, 2, "1.25"]}, {"words": ["old"], "tags": [3]}] * 20
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    (tmp_path / "bad.conll").write_text("a 1\nb _\n\nc 3\n\nd nan\n", encoding="utf-8")
+    config = TaggedConfig(train=("train.jsonl",), valid=("bad.conll",), problem="number")
+    assert TaggedCorpus(config, tmp_path).read("train")[0].tags == ("0.5", "2", "1.25")
+    with pytest.raises(DataError, match=r"bad.conll:1: no number but '_', for the word 'b'"):
+        TaggedCorpus(config, tmp_path).read("valid")
+    skipped = Skipped()
+    lenient = TaggedCorpus(replace(config, on_error="skip"), tmp_path)
+    assert [each.words for each in lenient.read("valid", skipped)] == [("c",)]
+    assert skipped.total == 2

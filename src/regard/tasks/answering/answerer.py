@@ -154,12 +154,13 @@ class Answerer(EncoderPredictor):
         found = []
         for number, (question, context) in enumerate(zip(questions, contexts, strict=True), 1):
             try:
-                found.append(
-                    lay_out(self.tokenizer, question, context, longest=self.longest, overlap=self.overlap)
-                )
+                found.append(self.lay_one(question, context))
             except QuestionError as error:
                 raise DataError(Origin("questions", number), str(error), remedy="shorten it") from error
         return found
+
+    def lay_one(self, question: str, context: str) -> Laid:
+        return lay_out(self.tokenizer, question, context, longest=self.longest, overlap=self.overlap)
 
     def rows(self, laid: Sequence[Laid], *, progress: Progress | None = None) -> list[list[np.ndarray]]:
         """For each question, the scores of each of its windows: float32 [tokens, 2]."""

@@ -2,17 +2,19 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
 from rich.console import Console
 
 from regard.config import ConfigError
+from regard.tasks.answering import score
 from regard.tasks.answering.answerer import Answered, Answerer, open_answerer
 from regard.tasks.answering.data import QuestionCorpus, QuestionsConfig, reader
 from regard.tasks.answering.recipe import RECIPE
 from regard.tasks.answering.train import QuestionSplit, measure
-from regard.tasks.base.evaluation import labelled_data, say_figures
+from regard.tasks.base.evaluation import labelled_data, own_data, say_figures
 from regard.tasks.base.lines import final, incoming
 from regard.tasks.base.task import EvaluateOptions
 from regard.tasks.base.terminal import counting
@@ -38,12 +40,15 @@ def answer_text(
     if not text.strip():
         where = "standard input" if context == "-" else context
         raise DataError(Origin(where), "no text to answer from", remedy="give a file that has some")
-    yield from answerer.answer(questions, text, n_best=n_best)
+    for question in questions:  # one by one: the spans of a long text take memory
+        yield answerer.answer(question, text, n_best=n_best)
 
 
-def answer_records(answerer: Answerer, file: str, *, n_best: int, out: TextIO) -> None:
-    """Questions of a file with a context each, as they are trained on; a JSON object a line."""
-    own = QuestionsConfig(train=(file,))
+def answer_records(model: Path, answerer: Answerer, file: str, *, n_best: int, out: TextIO) -> None:
+    """Questions of a file with a context each, in the columns that the model was trained on; a JSON object a
+    line."""
+    own = own_data(model, RECIPE) if (model / "recipe.toml").exists() else QuestionsConfig(train=(file,))
+    own = replace(own, format=own.format if own.format != "squad" else None)
     with counting("questions", beside=out) as advance:
         for records in _parts(reader(own, Path(file), answered=False)()):
             found = answerer.answer(
@@ -86,7 +91,18 @@ def evaluate(model: Path, options: EvaluateOptions, console: Console) -> dict[st
     """On questions that are written as the training questions were; with the threshold that was learned."""
     answerer = open_answerer(model, device=options.device)
     records = QuestionCorpus(labelled_data(model, RECIPE, options), Path()).read("valid")
+    if not records:
+        raise ConfigError(f"{', '.join(map(str, options.labelled))}: no questions in it")
     laid = answerer.lay_out([each.text for each in records], [each.context for each in records])
     figures = measure(answerer, QuestionSplit(records, laid))
     say_figures(console, figures)
     return figures
+
+
+def examples(model: Path, device: str) -> tuple[str, list[float]]:
+    """Of each validation question, F1."""
+    answerer = open_answerer(model, device=device)
+    records = QuestionCorpus(own_data(model, RECIPE), Path()).read("valid")
+    found = answerer.answer([each.text for each in records], [each.context for each in records], n_best=1)
+    golds = [[gold.text for gold in each.answers] for each in records]
+    return "f1", [100 * score.f1(each.text, own) for each, own in zip(found, golds, strict=True)]

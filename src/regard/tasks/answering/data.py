@@ -49,10 +49,11 @@ class QuestionsConfig:
     """The column of the text that the question is about."""
     answer: str | int = "answer"
     """The column of the answer, as it stands in the text; empty where the text has none. In JSON lines and
-    columnar data it may be {"text": [...], "answer_start": [...]}, as in data sets of Hugging Face."""
+    columnar data it may be {"text": [...], "answer_start": [...]}, as in data sets of Hugging Face: then
+    start = ""."""
     start: str | int = "start"
-    """The column of the answer's first character in the text, from 0. Empty: there is none, and an answer
-    must stand in its text once."""
+    """The column of the answer's first character in the text, from 0. Empty: there is none; the answer says
+    it itself, or stands in its text once."""
     hold_out: int = 0
     """Questions held out for validation where there is no `valid`; 0: a twentieth, at most 1,000."""
     longest: int = 0

@@ -2,7 +2,7 @@
 
 from regard.tasks.answering import cli
 from regard.tasks.answering.answerer import Answerer, open_answerer
-from regard.tasks.answering.commands import evaluate
+from regard.tasks.answering.commands import evaluate, examples
 from regard.tasks.answering.recipe import RECIPE
 from regard.tasks.answering.train import prepare
 from regard.tasks.base.task import Task
@@ -17,6 +17,7 @@ TASK = Task(
     open=open_answerer,
     heads=("span",),
     evaluate=evaluate,
+    examples=examples,
     exports=frozenset({"hf", "onnx"}),
     views=("answer", "context"),
     commands=cli.COMMANDS,

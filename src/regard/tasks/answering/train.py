@@ -29,16 +29,17 @@ from regard.tasks.answering.data import (
 )
 from regard.tasks.answering.recipe import AnswerRecipe
 from regard.tasks.answering.spans import best_threshold
-from regard.tasks.answering.windows import Laid
+from regard.tasks.answering.windows import Laid, QuestionError
 from regard.tasks.base.folder import read_config
 from regard.tasks.base.job import Job
 from regard.tasks.base.measures import better, plugin_figures
 from regard.tasks.base.recipe import Written
 from regard.tasks.base.settle import settle_encoder
-from regard.text import Question, Skipped
+from regard.text import DataError, Question, Skipped
 from regard.train.objectives import LossConfig, Sums
 from regard.train.ranks import Ranks
 
+REMEDY = "shorten it, raise data.longest, or leave such questions out with data.on_error=skip"
 HIDDEN = -1e9
 """The score of a token where no answer can be."""
 READ = 384
@@ -129,10 +130,11 @@ def prepare(
         recipe.head.none == "auto" and any(not record.answers for record in records["train"])
     )
     plain = Answerer(reader, overlap=recipe.data.overlap, threshold=0.0 if none else None)
-    read = {split: QuestionSplit(own, _lay_out(plain, own)) for split, own in records.items()}
+    skip = checked.data.on_error == "skip"
+    read = {split: _lay_out(plain, own, skipped if skip else None) for split, own in records.items()}
     longest = recipe.head.longest_answer or _longest(read["train"])
     answerer = Answerer(reader, longest_answer=longest, overlap=plain.overlap, threshold=plain.threshold)
-    questions = encode(read["train"].laid, records["train"], paired=reader.paired)
+    questions = encode(read["train"].laid, read["train"].records, paired=reader.paired)
     plan = settled.plan(questions.ids.lengths)
     if ranks.first:
         _say(console, recipe, read, answerer, questions, skipped)
@@ -146,8 +148,8 @@ def prepare(
         learned=(lambda figures: {"threshold": figures["threshold"]}) if none else None,
         data={
             "files": [str(path) for path in corpus.paths("train")],
-            "questions": {split: len(own) for split, own in records.items() if own},
-            "without_answer": sum(not record.answers for record in records["train"]),
+            "questions": {split: len(own.records) for split, own in read.items() if own.records},
+            "without_answer": sum(not record.answers for record in read["train"].records),
             "windows": len(questions.ids),
             "silent": questions.silent,
             "skipped": skipped.total,
@@ -159,8 +161,24 @@ def prepare(
     )
 
 
-def _lay_out(answerer: Answerer, records: Sequence[Question]) -> list[Laid]:
-    return answerer.lay_out([record.text for record in records], [record.context for record in records])
+def _lay_out(answerer: Answerer, records: Sequence[Question], skipped: Skipped | None) -> QuestionSplit:
+    """Those that leave room for their texts; the others are counted, if they may be skipped."""
+    kept, laid = [], []
+    for record in records:
+        try:
+            laid.append(answerer.lay_one(record.text, record.context))
+        except QuestionError as error:
+            broken = DataError(record.origin, "too long a question", f"(id {record.id!r}): {error}", REMEDY)
+            if skipped is None:
+                raise broken from error
+            skipped.add(broken)
+            continue
+        kept.append(record)
+    if records and not kept:
+        raise DataError(
+            records[0].origin, "no question leaves room for its text", remedy="raise data.longest"
+        )
+    return QuestionSplit(kept, laid)
 
 
 def _longest(read: QuestionSplit) -> int:

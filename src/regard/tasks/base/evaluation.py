@@ -29,6 +29,11 @@ def labelled_data(model: Path, spec: RecipeSpec[Any], options: EvaluateOptions) 
     return replace(data, train=names, valid=names, test=(), hold_out=0, root="")
 
 
+def own_data(model: Path, spec: RecipeSpec[Any]) -> Any:
+    """The [data] of the recipe that trained a model."""
+    return read_recipe(model / "recipe.toml", lambda task: spec).checked.data
+
+
 def say_figures(console: Console, figures: Mapping[str, float]) -> None:
     for name, value in figures.items():
         say(console, f"{name:<10} {value:.4f}")

@@ -77,7 +77,8 @@ def build_trainer(job: Job, folder: Path, console: Console) -> Trainer:
         write_weights(folder, weights)
         if job.learned is not None:
             write_config(folder, job.recipe.task, {**job.about, **job.learned(facts["valid"])})
-        write_json(folder / METRICS, facts)
+        name, way = job.metric
+        write_json(folder / METRICS, {**facts, "metric": name, "better": way})
 
     recipe = job.recipe
     trainer = Trainer(
@@ -130,7 +131,9 @@ def _solve(job: Job, solve: Callable[[], None], folder: Path, console: Console) 
     if job.ranks.first:
         _describe(job, folder)
         write_weights(folder, whole(job.model))
-        write_json(folder / METRICS, {"step": 0, "seconds": seconds, "valid": dict(figures)})
+        name, way = job.metric
+        facts = {"step": 0, "seconds": seconds, "valid": dict(figures), "metric": name, "better": way}
+        write_json(folder / METRICS, facts)
         line = "  ".join(f"{name} {value:.4g}" for name, value in figures.items())
         console.print(f"valid  {line}", highlight=False, soft_wrap=True)
     if job.ranks.first and job.test is not None:

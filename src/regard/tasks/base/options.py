@@ -19,6 +19,10 @@ Lines = Annotated[str, typer.Argument(help="A text a line; - for standard input.
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="One object a line.")]
+Words = Annotated[bool, typer.Option("--words", help="Words, by their vectors where they stand.")]
+Layer = Annotated[
+    int, typer.Option("--layer", help="With --words: whose vectors; 0 is the embedding, -1 the last.")
+]
 To = Annotated[str | None, typer.Option("--to", help="Target language of a model that writes several.")]
 Precision = Annotated[
     Literal["float32", "bfloat16", "int8"] | None,

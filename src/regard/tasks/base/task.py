@@ -100,6 +100,9 @@ class Task:
     """Kinds of heads (`regard.models.heads`) of the encoders that belong to it."""
     evaluate: Callable[[Path, EvaluateOptions, Console], dict[str, Any]] | None = None
     """Figures of a model folder, printed and returned."""
+    examples: Callable[[Path, str], tuple[str, list[float]]] | None = None
+    """examples(folder, device): a figure's name, and its value for each example that the model was validated
+    on, more being better; so that two models can be compared example by example."""
     check: Callable[..., Report] | None = None
     """The data doctor on the text of a recipe: check(written, examples=, tokens=)."""
     exports: frozenset[Export] = frozenset()

@@ -1,10 +1,11 @@
 """What classification adds to the command line. Imports no torch."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from regard.tasks.base.options import Device, JsonLines, Model, Precision, TooLong, command
+from regard.tasks.base.options import Device, JsonLines, Layer, Model, Precision, TooLong, Words, command
 
 
 @command("regard.tasks.classification.commands")
@@ -16,12 +17,20 @@ def classify(
     probabilities: Annotated[
         bool, typer.Option("--probabilities", help="Of every label, the likeliest first.")
     ] = False,
+    words: Words = False,
+    labelled: Annotated[
+        Path | None,
+        typer.Option(
+            "--labelled", help="With --words: CoNLL, words whose labels are known; MODEL is any encoder."
+        ),
+    ] = None,
+    layer: Layer = -1,
     as_json: JsonLines = False,
     too_long: TooLong = "cut",
     precision: Precision = None,
     device: Device = "auto",
 ) -> None:
-    """Label texts: label, probability and text, line by line."""
+    """Label texts: label, probability and text, line by line; or words, by others that are labelled."""
 
 
 COMMANDS = (classify,)

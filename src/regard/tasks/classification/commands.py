@@ -3,17 +3,19 @@
 import json
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
 from rich.console import Console
 
+from regard.config import ConfigError
 from regard.tasks.base import metrics
-from regard.tasks.base.evaluation import labelled_data, say_figures
+from regard.tasks.base.evaluation import labelled_data, own_data, say_figures
 from regard.tasks.base.faster import Precision
 from regard.tasks.base.lines import WINDOW, incoming
-from regard.tasks.base.reading import TooLong
+from regard.tasks.base.reading import TooLong, quietly
 from regard.tasks.base.task import EvaluateOptions
 from regard.tasks.base.terminal import counting
 from regard.tasks.classification.classifier import Prediction, open_classifier
@@ -33,9 +35,20 @@ def classify(
     probabilities: bool = False,
     too_long: TooLong = "cut",
     precision: Precision | None = None,
+    words: bool = False,
+    labelled: Path | None = None,
+    layer: int = -1,
 ) -> None:
     """Line by line: label, probability, text. Where the model was trained on pairs, a line is a text, a tab
-    and the other text."""
+    and the other text. With `words`, those of the lines, by the vectors of others that are labelled."""
+    if words != (labelled is not None):
+        raise ConfigError(
+            "--words needs --labelled FILE, words whose labels are known, and that needs --words"
+        )
+    if words:  # regard.meaning stands above
+        by_words = import_module("regard.meaning.words").classify_words
+        by_words(model, file, labelled=labelled, layer=layer, device=device, as_json=as_json, out=out)
+        return
     classifier = open_classifier(model, device=device, precision=precision)
     lines = incoming(file)
     window = 1 if file == "-" and sys.stdin.isatty() else WINDOW
@@ -87,3 +100,17 @@ def evaluate(model: Path, options: EvaluateOptions, console: Console) -> dict[st
         metrics.render_confusion(matrix, classifier.labels, console)
         figures |= {"confusion": matrix.tolist(), "labels": list(classifier.labels)}
     return figures
+
+
+def examples(model: Path, device: str) -> tuple[str, list[float]]:
+    """Of each validation text, whether its label is right; of a number, how near it is."""
+    classifier, data = open_classifier(model, device=device), own_data(model, RECIPE)
+    records = LabelledCorpus(data, Path()).read("valid")
+    seconds = None if records[0].second is None else [str(record.second) for record in records]
+    with quietly():
+        found = classifier.classify([record.text for record in records], seconds)
+    if classifier.problem == "number":
+        pairs = zip(found, records, strict=True)
+        return "squared error, negative", [-((each.value - float(own.labels[0])) ** 2) for each, own in pairs]
+    pairs = zip(found, records, strict=True)
+    return "labels right", [float({*each.labels} == {*own.labels}) for each, own in pairs]

@@ -3,7 +3,7 @@
 from regard.tasks.base.task import Task
 from regard.tasks.classification import cli
 from regard.tasks.classification.classifier import Classifier, open_classifier
-from regard.tasks.classification.commands import evaluate
+from regard.tasks.classification.commands import evaluate, examples
 from regard.tasks.classification.recipe import RECIPE
 from regard.tasks.classification.train import prepare
 
@@ -17,6 +17,7 @@ TASK = Task(
     open=open_classifier,
     heads=("classify",),
     evaluate=evaluate,
+    examples=examples,
     exports=frozenset({"hf", "onnx"}),
     views=("label", "context"),
     commands=cli.COMMANDS,

@@ -3,6 +3,8 @@
 import json
 import sys
 from dataclasses import asdict
+from math import isnan
+from operator import eq
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -10,16 +12,18 @@ from rich.console import Console
 
 from regard.config import ConfigError
 from regard.tasks.base import metrics
-from regard.tasks.base.evaluation import labelled_data, say_figures
+from regard.tasks.base.evaluation import labelled_data, own_data, say_figures
 from regard.tasks.base.faster import Precision
 from regard.tasks.base.lines import WINDOW, incoming
+from regard.tasks.base.reading import quietly
 from regard.tasks.base.task import EvaluateOptions
 from regard.tasks.base.terminal import counting, say
 from regard.tasks.tagging.data import TaggedCorpus
 from regard.tasks.tagging.lines import LineFormat, line_format, tag_lines
 from regard.tasks.tagging.recipe import RECIPE
-from regard.tasks.tagging.tagger import open_tagger
+from regard.tasks.tagging.tagger import TaggedWords, open_tagger
 from regard.tasks.tagging.train import measure
+from regard.text import Tagged
 
 
 def tag(
@@ -79,3 +83,21 @@ def evaluate(model: Path, options: EvaluateOptions, console: Console) -> dict[st
             say(console, f"{name:<10} {line}  {own.count} spans")
         figures["labels"] = {name: asdict(own) for name, own in labels.items()}
     return figures
+
+
+def examples(model: Path, device: str) -> tuple[str, list[float]]:
+    """Of each validation sentence, the share of words with the right tag; of numbers, how near they are."""
+    tagger = open_tagger(model, device=device)
+    records = TaggedCorpus(own_data(model, RECIPE), Path()).read("valid")
+    with quietly():
+        found = tagger.tag([record.words for record in records])
+    if not tagger.labels:
+        return "squared error, negative", [_off(each, own) for each, own in zip(found, records, strict=True)]
+    pairs = [(each.tags, own.tags) for each, own in zip(found, records, strict=True)]
+    return "tags right", [sum(map(eq, *both)) / max(len(both[1]), 1) for both in pairs]
+
+
+def _off(found: TaggedWords, wanted: Tagged) -> float:
+    both = zip(found.values, wanted.tags, strict=True)
+    gaps = [(value - float(tag)) ** 2 for value, tag in both if not isnan(value)]
+    return -sum(gaps) / max(len(gaps), 1)

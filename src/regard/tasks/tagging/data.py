@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal, Unpack, cast, get_args
+from typing import Any, Literal, Unpack, cast, get_args
 
 import numpy as np
 import torch
@@ -132,7 +132,7 @@ class TaggedCorpus:
         self.config = config
         self.root = where / config.root
         self._splits: Splits[Tagged] = Splits(
-            {split: [self._reader(path) for path in self.paths(split)] for split in get_args(Split)},
+            {split: [self._checked(path) for path in self.paths(split)] for split in get_args(Split)},
             paths=self.paths("train"),
             what="sentences",
             key=lambda record: " ".join(record.words),
@@ -143,6 +143,11 @@ class TaggedCorpus:
     def paths(self, split: Split) -> list[Path]:
         names = {"train": self.config.train, "valid": self.config.valid, "test": self.config.test}[split]
         return [self.root / name for name in names]
+
+    def _checked(self, path: Path) -> Callable[..., Iterator[Tagged]]:
+        """Where tags are numbers, only such sentences."""
+        read = self._reader(path)
+        return partial(_with_numbers, read) if self.config.problem == "number" else read
 
     def _reader(self, path: Path) -> Callable[..., Iterator[Tagged]]:
         config = self.config
@@ -167,6 +172,7 @@ class TaggedCorpus:
                     tags="tags" if config.tag is None else config.tag,
                     names=config.names or None,
                     scheme=scheme,
+                    numbers=config.problem == "number",
                 )
 
     @property
@@ -184,6 +190,7 @@ def read_tagged_table(
     tags: str | int,
     names: Sequence[str] | None = None,
     scheme: Scheme | Literal["detect"] | None = "detect",
+    numbers: bool = False,
     on_error: OnError = "raise",
     skipped: Skipped | None = None,
 ) -> Iterator[Tagged]:
@@ -194,7 +201,8 @@ def read_tagged_table(
         unread = read_tagged(table, words=words, tags=tags, names=names, on_error="skip", skipped=Skipped())
         scheme = detect_scheme(record.tags for record in unread)
         note = f", read as {scheme} (detected)"
-    for record in read_tagged(table, words=words, tags=tags, names=names, on_error=on_error, skipped=skipped):
+    how: Any = {"names": names, "numbers": numbers, "on_error": on_error, "skipped": skipped}
+    for record in read_tagged(table, words=words, tags=tags, **how):
         error = None if record.words else DataError(record.origin, "a sentence without words")
         if error is None and scheme is not None:
             try:
@@ -213,6 +221,20 @@ def tag_names(records: Sequence[Tagged]) -> tuple[str, ...]:
     """All tags there are, the most frequent first."""
     counts = Counter(tag for record in records for tag in record.tags)
     return tuple(sorted(counts, key=lambda tag: (-counts[tag], tag)))
+
+
+def _with_numbers(
+    read: Callable[..., Iterator[Tagged]], *, on_error: OnError, skipped: Skipped
+) -> Iterator[Tagged]:
+    for record in read(on_error=on_error, skipped=skipped):
+        try:
+            numbers_of([record])
+        except DataError as error:
+            if on_error == "raise":
+                raise
+            skipped.add(error)
+        else:
+            yield record
 
 
 def numbers_of(records: Sequence[Tagged]) -> list[list[float]]:

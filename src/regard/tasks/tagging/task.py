@@ -2,7 +2,7 @@
 
 from regard.tasks.base.task import Task
 from regard.tasks.tagging import cli
-from regard.tasks.tagging.commands import evaluate
+from regard.tasks.tagging.commands import evaluate, examples
 from regard.tasks.tagging.recipe import RECIPE
 from regard.tasks.tagging.tagger import Tagger, open_tagger
 from regard.tasks.tagging.train import prepare
@@ -17,6 +17,7 @@ TASK = Task(
     open=open_tagger,
     heads=("tag",),
     evaluate=evaluate,
+    examples=examples,
     exports=frozenset({"hf", "onnx"}),
     views=("tags", "context"),
     commands=cli.COMMANDS,

@@ -14,12 +14,16 @@ from regard.decode import DecodeConfig
 from regard.tasks.base.decoding import changed
 from regard.tasks.base.faster import Precision
 from regard.tasks.base.lines import incoming
+from regard.tasks.base.pairs import Corpus
+from regard.tasks.base.recipe import read_recipe
 from regard.tasks.base.task import EvaluateOptions
 from regard.tasks.base.terminal import counting, say
 from regard.tasks.translation.alignment import draw
 from regard.tasks.translation.engine import TooLong
 from regard.tasks.translation.evaluate import compare, render_comparison, render_scores, score
 from regard.tasks.translation.lines import translate_lines
+from regard.tasks.translation.recipe import RECIPE
+from regard.tasks.translation.train import spread_out
 from regard.tasks.translation.translator import Translator, open_translator
 from regard.text import DataError, Origin, read_lines
 
@@ -143,3 +147,23 @@ def evaluate(model: Path, options: EvaluateOptions, console: Console) -> dict[st
 
 def _texts(path: Path) -> list[str]:
     return [line.text for line in read_lines(path)]
+
+
+def examples(model: Path, device: str) -> tuple[str, list[float]]:
+    """Of each validation sentence, chrF."""
+    from sacrebleu.metrics.chrf import CHRF
+
+    recipe = read_recipe(model / "recipe.toml", lambda task: RECIPE).checked
+    pairs = [
+        (pair, to)
+        for pair, to in Corpus(recipe.data, Path()).pairs("valid")
+        if pair.source.strip() and pair.target.strip()
+    ]
+    chosen, metric = spread_out(pairs, recipe.valid.sentences), CHRF()
+    translator = open_translator(model, device=device)
+    to = [each for _, each in chosen if each is not None] or None
+    found = translator.translate([pair.source for pair, _ in chosen], to=to)
+    return "chrF of a sentence", [
+        metric.sentence_score(each.text, [pair.target]).score
+        for each, (pair, _) in zip(found, chosen, strict=True)
+    ]

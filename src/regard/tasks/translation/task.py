@@ -3,7 +3,7 @@
 from regard.tasks.base.task import Task
 from regard.tasks.translation import cli
 from regard.tasks.translation.check import check_recipe
-from regard.tasks.translation.commands import evaluate
+from regard.tasks.translation.commands import evaluate, examples
 from regard.tasks.translation.recipe import RECIPE
 from regard.tasks.translation.train import prepare
 from regard.tasks.translation.translator import Translator, open_translator
@@ -17,6 +17,7 @@ TASK = Task(
     predictor=Translator,
     open=open_translator,
     evaluate=evaluate,
+    examples=examples,
     check=check_recipe,
     exports=frozenset({"ctranslate2", "onnx"}),
     views=("translate",),
