@@ -23,7 +23,7 @@ if SHAPES == "on":
     jaxtyping.install_import_hook(["regard.layout", "regard.nn", "regard.models"], "beartype.beartype")
 
 # A busy machine is no failure. More examples for who has the time: EXAMPLES=500 make test.
-EXAMPLES = int(os.environ.get("EXAMPLES", "50"))
+EXAMPLES = int(os.environ.get("EXAMPLES", "30"))
 hypothesis.settings.register_profile("regard", deadline=None, max_examples=EXAMPLES)
 hypothesis.settings.load_profile("regard")
 

@@ -77,7 +77,7 @@ def _read_pyright(found: list[dict]) -> Iterator[Said]:
             yield Said(name, line, revealed=revealed[1])
 
 
-@pytest.fixture(params=[mypy, pyright], ids=lambda each: each.__name__)
+@pytest.fixture(params=[pytest.param(mypy, marks=pytest.mark.long), pyright], ids=lambda each: each.__name__)
 def said(request) -> list[Said]:
     return request.param()
 

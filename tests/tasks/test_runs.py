@@ -102,6 +102,7 @@ def interrupted(place: Path) -> dict[str, Any]:
     return {**facts, "end": output, "steps": steps}
 
 
+@pytest.mark.long
 @pytest.mark.spec("3.6d")
 def test_a_run_killed_and_stopped_at_any_moment_is_the_run_that_never_was(
     place: Path, interrupted: dict[str, Any]
@@ -117,6 +118,7 @@ def test_a_run_killed_and_stopped_at_any_moment_is_the_run_that_never_was(
         assert all(torch.equal(one[key], other[key]) for key in one), (name, interrupted["steps"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
 def test_a_run_that_is_asked_to_stop_writes_a_checkpoint_and_says_how_to_go_on(
     interrupted: dict[str, Any], name: str, code: int
@@ -128,6 +130,7 @@ def test_a_run_that_is_asked_to_stop_writes_a_checkpoint_and_says_how_to_go_on(
     assert "Traceback" not in output
 
 
+@pytest.mark.long
 def test_a_resumed_run_neither_learns_the_tokenizer_nor_reads_the_text_anew(
     place: Path, interrupted: dict[str, Any]
 ) -> None:

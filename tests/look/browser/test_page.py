@@ -53,6 +53,7 @@ def test_a_page_of_twelve_layers_and_heads_stays_small(tmp_path):
     assert size < 3_000_000
 
 
+@pytest.mark.long
 def test_a_thousand_tokens_are_drawn_layer_by_layer(opened, served):
     """How quickly is a matter of `regard bench looking`."""
     model = language_model(12, 12, 192, 1024)
