@@ -146,6 +146,7 @@ def free_port() -> int:
         return own.getsockname()[1]
 
 
+@pytest.mark.long
 @pytest.mark.spec("3.6d")
 def test_two_processes_make_the_steps_of_one(place: Path) -> None:
     settings = ["batch.parts=2", "train.steps=12", "train.save_every=0"]

@@ -34,6 +34,7 @@ def test_a_head_shows_the_weights_of_the_model(opened, served, picture):
     picture(page, "heads")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("width", [WIDE, NARROW])
 def test_words_and_special_tokens_are_as_python_has_them(opened, served, picture, width):
     page = opened(served(translator(), "copier", "garden bridge window"), "heads", width=width)
