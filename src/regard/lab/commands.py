@@ -1,6 +1,5 @@
 """What `regard compare` does at the prompt."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -115,9 +114,3 @@ def _render(name: str, summary: Summary, console: Console) -> None:
     console.print(table)
     for remark in remarks(summary):
         say(console, remark)
-
-
-def read_report(out: Path) -> dict[str, object]:
-    """What a comparison found, as plain data."""
-    found: dict[str, object] = json.loads((out / "report.json").read_text(encoding="utf-8"))
-    return found
