@@ -2,4 +2,5 @@
 
 from regard.cli import main
 
-main()
+if __name__ == "__main__":  # a process beside it, made anew, reads this file too
+    main()

@@ -9,19 +9,22 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from regard.config import ConfigError, write_toml
+from regard.config import ConfigError, read_table, write_toml
 from regard.lab import commands, work
 from regard.lab.grid import variants
 from regard.lab.report import plot_bars
 from regard.lab.summary import summarise
 from regard.lab.work import Budget, Run
 from regard.tasks import run as runs
+from regard.text import DataError
 from tests.tasks.encoders import toys
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
 
-def compare(recipe: Path, *settings: str, out: Path, seeds: int = 2, budget: str | None = None, **how) -> str:
+def compare(
+    recipe: Path, *settings: str, out: Path, seeds: int | None = 2, budget: str | None = None, **how
+) -> str:
     said = io.StringIO()
     console = Console(file=said, width=200)
     how = {"overwrite": False, "device": "cpu", **how}
@@ -177,6 +180,55 @@ def test_a_study_has_parts_with_tables_of_their_own(recipe, tmp_path):
     assert text.startswith("# Two questions\n\nWhich?")
     assert "## pools" in text
     assert "| layers=2 |" in text
+
+
+def test_a_part_starts_from_the_models_of_an_earlier_one(recipe, tmp_path):
+    data = toys.recipe(tmp_path / "text")["data"]
+    tuned = {"task": "classify", "data": data, "train": {"steps": 2, "validate_every": 2}}
+    (tmp_path / "tuned.toml").write_text(write_toml(tuned))
+    study = tmp_path / "study.toml"
+    study.write_text(
+        'title = "From where"\nseeds = 2\n'
+        f'[[part]]\nname = "first"\nrecipe = "{recipe}"\nsettings = ["model.layers=1,2"]\n'
+        'budget = "tokens=320"\n[[part]]\nname = "second"\nrecipe = "tuned.toml"\nstart = "first"\n'
+        'settings = ["head.dropout=0.0,0.5"]\n'
+    )
+    compare(study, out=tmp_path / "lab")
+    [_, second] = json.loads((tmp_path / "lab" / "report.json").read_text())["parts"]
+    assert [line["variant"] for line in second["lines"]] == [
+        "layers=1, dropout=0.0",
+        "layers=1, dropout=0.5",
+        "layers=2, dropout=0.0",
+        "layers=2, dropout=0.5",
+    ]
+    for folder in (tmp_path / "lab" / "second" / "runs").glob("layers=2_dropout=0.5-*/seed-1"):
+        start = read_table(folder / "recipe.toml")["model"]["start"]
+        assert re.search(r"first/runs/layers=2-\w+/seed-1$", start)
+    assert {len({*line["values"]}) > 0 for line in second["lines"]} == {True}
+    study.write_text(study.read_text().replace('start = "first"', 'start = "third"'))
+    with pytest.raises(ConfigError, match="no part before 'second' is called that"):
+        compare(study, out=tmp_path / "other")
+
+
+def test_side_by_side_they_become_the_same(recipe, tmp_path):
+    alone = compare(recipe, "head.pool=first,mean", out=tmp_path / "alone", seeds=1)
+    together = compare(recipe, "head.pool=first,mean", out=tmp_path / "together", seeds=1, at_once=2)
+    assert "side by side" not in alone
+    for variant in ("pool=first", "pool=mean"):
+        one, other = (
+            next((tmp_path / name / "runs").glob(f"{variant}-*/seed-0/model.safetensors")).read_bytes()
+            for name in ("alone", "together")
+        )
+        assert one == other
+    assert "2 of 2: pool=mean, seed 0: accuracy" in together
+    assert "Up to 2 runs side by side" in (tmp_path / "together" / "report.md").read_text()
+    with pytest.raises(ConfigError, match="--at-once 0: 1 or more"):
+        compare(recipe, "head.pool=first,mean", out=tmp_path / "none", at_once=0)
+
+
+def test_what_fails_beside_others_is_said(recipe, tmp_path):
+    with pytest.raises(DataError, match=r"data\.examples=5000"):
+        compare(recipe, "data.examples=20,5000", out=tmp_path / "lab", seeds=1, at_once=2)
 
 
 def made(variant: str, seed: int, value: float, examples: list[float], better: str = "high") -> Run:

@@ -1,9 +1,22 @@
 """Settings with several values become variants."""
 
+from pathlib import Path
+
 import pytest
 
 from regard.config import ConfigError
-from regard.lab.grid import Variant, is_study, overridden, read_study, split_values, variants
+from regard.lab.grid import (
+    Named,
+    Variant,
+    is_study,
+    named,
+    overridden,
+    read_study,
+    split_values,
+    started,
+    variants,
+)
+from regard.lab.work import check_settings
 
 
 def test_every_combination_is_a_variant_and_the_rest_is_set_in_all():
@@ -18,6 +31,46 @@ def test_every_combination_is_a_variant_and_the_rest_is_set_in_all():
     assert found[1].slug.startswith("positions=learned_pool=mean-")
     assert len({each.slug for each in variants(["model.start=a/b,a_b"])}) == 2
     assert variants(["a.b=1"]) == [Variant("as it is", ("a.b=1",))]
+
+
+def test_one_at_a_time_there_is_the_recipe_itself_and_each_value_alone():
+    found = variants(["model.heads=1,2", "train.steps=5", "loss.r_drop=0.0,1.0"], one_at_a_time=True)
+    assert [each.name for each in found] == ["as it is", "heads=1", "heads=2", "r_drop=0.0", "r_drop=1.0"]
+    assert found[0].settings == ("train.steps=5",)
+    assert found[3].settings == ("train.steps=5", "loss.r_drop=0.0")
+
+
+def test_a_folder_is_called_by_its_last_name():
+    assert [each.name for each in variants(['model.start=some/where/bert,""'])] == [
+        "start=bert",
+        "start=none",
+    ]
+
+
+def test_settings_that_go_together_have_a_name():
+    given = [Named(name="small", settings=("model.layers=1", "model.d_model=8")), Named(name="large")]
+    found = named(variants(["head.pool=first,mean"]), given)
+    assert [each.name for each in found] == [
+        "small, pool=first",
+        "small, pool=mean",
+        "large, pool=first",
+        "large, pool=mean",
+    ]
+    assert found[1].settings == ("head.pool=mean", "model.layers=1", "model.d_model=8")
+    assert named(variants(["a.b=1"]), given)[0].name == "small"
+    assert named(variants(["a.b=1"]), ()) == variants(["a.b=1"])
+
+
+@pytest.mark.parametrize("path", sorted(Path("recipes/studies").glob("*.toml")), ids=lambda path: path.stem)
+def test_every_variant_of_the_shipped_studies_is_a_recipe(path):
+    study = read_study(path)
+    made: dict[str, list[Variant]] = {}
+    for part in study.part:
+        own = named(variants(part.settings, one_at_a_time=part.one_at_a_time), part.variant)
+        own = started(own, made[part.start]) if part.start else own
+        check_settings(path.parent / part.recipe, own)
+        made[part.name] = own
+    assert (path.parent.parent.parent / "docs" / "studies" / f"{path.stem}.md").exists()
 
 
 def test_names_keep_their_table_where_two_have_the_same():

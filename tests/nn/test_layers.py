@@ -100,6 +100,40 @@ def test_rms_norm_is_its_formula():
 
 
 @pytest.mark.spec("3.3")
+def test_batch_norm_is_torchs_in_training_and_after_it():
+    ours, theirs = (
+        build_norm(NormConfig(kind="batch", eps=1e-3), 8).double(),
+        nn.BatchNorm1d(8, eps=1e-3).double(),
+    )
+    for norm in (ours, theirs):
+        norm.weight.data, norm.bias.data = (
+            torch.linspace(0.5, 2, 8).double(),
+            torch.linspace(-1, 1, 8).double(),
+        )
+    for seed in range(3):
+        torch.manual_seed(seed)
+        x = torch.randn(6, 8, dtype=torch.float64, requires_grad=True)
+        pull = torch.randn(6, 8, dtype=torch.float64)
+        found, expected = ours(x), theirs(x)
+        assert_close(found, expected)
+        assert_close(*(torch.autograd.grad((each * pull).sum(), x)[0] for each in (found, expected)))
+    assert_close(ours.running_mean, theirs.running_mean)
+    assert_close(ours.running_variance, theirs.running_var)
+    before = ours.running_mean.clone()
+    assert_close(ours.eval()(x), theirs.eval()(x))
+    assert torch.equal(ours.running_mean, before)
+
+
+def test_a_batch_that_is_not_finite_leaves_nothing_in_batch_norm():
+    norm = build_norm(NormConfig(kind="batch"), 2)
+    norm(torch.tensor([[1.0, float("inf")], [3.0, 2.0]]))
+    assert torch.isfinite(norm.running_mean).all()
+    assert torch.isfinite(norm.running_variance).all()
+    assert norm.running_mean[0] == pytest.approx(0.2)
+    assert norm.running_mean[1] == 0
+
+
+@pytest.mark.spec("3.3")
 def test_an_examples_output_does_not_depend_on_its_batch_though_batch_norms_does():
     x, other = torch.randn(4, 8, dtype=torch.float64), torch.randn(4, 8, dtype=torch.float64)
     norm, mixing = build_norm(NormConfig(), 8).double(), nn.BatchNorm1d(8).double()
@@ -237,7 +271,7 @@ def test_a_decoder_layer_without_its_memory_says_so():
         part(torch.randn(2, 32, dtype=torch.float64), layout)
 
 
-@pytest.mark.parametrize("kind", ["layer", "rms"])
+@pytest.mark.parametrize("kind", ["layer", "rms", "batch"])
 def test_under_autocast_a_norm_computes_in_float32_and_the_stream_keeps_its_precision(kind):
     norm = build_norm(NormConfig(kind=kind), 64)
     x = (torch.randn(5, 64) * 30 + 100).bfloat16()

@@ -416,6 +416,7 @@ TABLES: dict[str, list[Row]] = {
         ("data.cells", 2, "refused", read_from("wide.tsv")),
         ("data.header", True, "said"),
         ("data.hold_out", 10, "batches", HELD),
+        ("data.examples", 20, "batches"),
         ("data.longest", 6, "batches"),
         ("data.too_long", "skip", "batches", {"data.longest": 6}),
         ("data.on_error", "skip", "refused", read_from("broken.tsv")),

@@ -97,6 +97,10 @@ def _check_body(name: str, body: TransformerConfig, d_model: int) -> None:
     if body.kept_heads is not None or body.kept_cross_heads is not None:
         why = "all its layers have the same number of heads"
         raise _refused(f"{name}.body.kept_heads is set", why, "export the model as it was before pruning")
+    if body.norm.kind == "batch":
+        raise _refused(
+            f"{name}.body.norm.kind='batch'", "it has LayerNorm and RMSNorm", "train with one of them"
+        )
     attention = body.attention
     if attention.scored:
         why = "it has the scaled dot product only"

@@ -28,6 +28,13 @@ def compare(
         str | None,
         typer.Option("--budget", help="What each run may take: tokens=2e6, seconds=60 or flops=1e14."),
     ] = None,
+    at_once: Annotated[
+        int, typer.Option("--at-once", help="So many runs side by side, where the machine has room for them.")
+    ] = 1,
+    one_at_a_time: Annotated[
+        bool,
+        typer.Option("--one-at-a-time", help="No combinations: the recipe as it is, and each value alone."),
+    ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Train all of it anew.")] = False,
     device: Device = "auto",
 ) -> None:
@@ -44,6 +51,8 @@ def compare(
         out=out,
         seeds=seeds,
         budget=budget,
+        at_once=at_once,
+        one_at_a_time=one_at_a_time,
         overwrite=overwrite,
         device=device,
         console=Console(),

@@ -11,11 +11,13 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from regard.config import ConfigError, from_dict, read_table
+
+AS_IT_IS = "as it is"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +25,24 @@ class Variant:
     name: str
     """What sets it apart: "positions=learned, pool=mean"."""
     settings: tuple[str, ...]
+    start: str = ""
+    """The variant of an earlier part whose models it starts from."""
 
     @property
     def slug(self) -> str:
         """As the name of a folder: of these settings, and of no others."""
-        digest = hashlib.blake2b(json.dumps(self.settings).encode(), digest_size=4).hexdigest()
+        own = [*self.settings, *([self.start] if self.start else [])]
+        digest = hashlib.blake2b(json.dumps(own).encode(), digest_size=4).hexdigest()
         readable = re.sub(r"[^\w=.+-]+", "_", self.name)[:80]
         return f"{readable}-{digest}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Named:
+    """Settings that go together."""
+
+    name: str
+    settings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,10 +53,18 @@ class Part:
     """Its path, from the study's folder."""
     settings: tuple[str, ...] = ()
     """Those with several values, parted by commas, make the variants."""
+    variant: tuple[Named, ...] = ()
+    """More settings than one set these apart; with those of several values, there are all combinations."""
     name: str = ""
     """What this part is called, where a study has several."""
     data: str = ""
     """The folder of its text, below the one that --data names."""
+    start: str = ""
+    """An earlier part: each run starts from the model that each of its variants made with the same seed."""
+    budget: str = ""
+    """Where it is not the study's."""
+    one_at_a_time: bool = False
+    """No combinations: the recipe as it is, and beside it each value alone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,6 +85,9 @@ class Study:
         names = [each.name for each in self.part]
         if len(names) > 1 and (len({*names}) < len(names) or "" in names):
             raise ValueError(f"the parts are called {names}: give each a name of its own")
+        for place, part in enumerate(self.part):
+            if part.start and part.start not in names[:place]:
+                raise ValueError(f"start={part.start!r}: no part before {part.name!r} is called that")
 
 
 def is_study(path: Path) -> bool:
@@ -77,8 +101,9 @@ def read_study(path: Path) -> Study:
         raise ConfigError(f"{path}: {error}") from error
 
 
-def variants(settings: Iterable[str]) -> list[Variant]:
-    """All combinations; in the order that they are written, the last one changing fastest."""
+def variants(settings: Iterable[str], *, one_at_a_time: bool = False) -> list[Variant]:
+    """All combinations, in the order that they are written, the last one changing fastest; or the recipe as
+    it is, and each value alone."""
     fixed: list[str] = []
     varied: list[list[tuple[str, str]]] = []
     for setting in settings:
@@ -97,14 +122,45 @@ def variants(settings: Iterable[str]) -> list[Variant]:
             raise ConfigError(f"{setting!r} has a value twice: name each once")
         varied.append([(key.strip(), value) for value in values])
     if not varied:
-        return [Variant("as it is", tuple(fixed))]
+        return [Variant(AS_IT_IS, tuple(fixed))]
+    chosen: Iterable[tuple[tuple[str, str], ...]] = itertools.product(*varied)
+    if one_at_a_time:
+        chosen = [(), *((each,) for key in varied for each in key)]
     return [
         Variant(
-            ", ".join(f"{_short(key, varied)}={value}" for key, value in chosen),
-            (*fixed, *(f"{key}={value}" for key, value in chosen)),
+            ", ".join(f"{_short(key, varied)}={_shown(value)}" for key, value in own) or AS_IT_IS,
+            (*fixed, *(f"{key}={value}" for key, value in own)),
         )
-        for chosen in itertools.product(*varied)
+        for own in chosen
     ]
+
+
+def named(own: Sequence[Variant], given: Sequence[Named]) -> list[Variant]:
+    """Each of them with each of these settings."""
+    return [
+        replace(each, name=_joined(first.name, each.name), settings=(*each.settings, *first.settings))
+        for first in given
+        for each in own
+    ] or [*own]
+
+
+def started(own: Sequence[Variant], earlier: Sequence[Variant]) -> list[Variant]:
+    """Each of them from each of an earlier part."""
+    return [
+        replace(each, name=_joined(first.name, each.name), start=first.slug)
+        for first in earlier
+        for each in own
+    ]
+
+
+def _joined(first: str, second: str) -> str:
+    return first if second == AS_IT_IS else f"{first}, {second}"
+
+
+def _shown(value: str) -> str:
+    """A folder by its last name."""
+    plain = value.strip("\"'")
+    return (plain.rstrip("/").rpartition("/")[2] or "none") if "/" in plain or not plain else value
 
 
 def _short(key: str, varied: Sequence[Sequence[tuple[str, str]]]) -> str:

@@ -6,12 +6,17 @@
 Stopped at any moment, the same command goes on: what is done stays, what was begun is resumed.
 """
 
+import gc
 import json
 import math
+import os
 import shutil
+import signal
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, NamedTuple, cast
@@ -29,6 +34,7 @@ from regard.tasks.registry import read_recipe, task_of
 from regard.tasks.run import fit, prepare
 from regard.train.ranks import Ranks
 from regard.train.report import read_log
+from regard.train.signals import listening
 from regard.train.trainer import CHECKPOINT
 
 DONE = "run.json"
@@ -81,10 +87,43 @@ class Run:
     tokens_per_second: float
     memory: float
     """GiB at most: of the GPU, or of the process."""
+    at_once: int = 1
+    """How many ran side by side, and shared what time is measured on."""
 
     @property
     def value(self) -> float:
         return self.figures[self.metric]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One run to be trained."""
+
+    recipe: Path
+    variant: Variant
+    seed: int
+    out: Path
+    started: Path | None
+    """The folder of the part that it starts from."""
+    budget: Budget | None
+    device: str
+    at_once: int
+
+    @property
+    def folder(self) -> Path:
+        return run_folder(self.out, self.variant.slug, self.seed)
+
+    @property
+    def settings(self) -> list[str]:
+        own = [*self.variant.settings, f"train.seed={self.seed}", f"batch.seed={self.seed}"]
+        if self.started is not None:
+            start = run_folder(self.started, self.variant.start, self.seed).resolve()
+            own.append(f"model.start={json.dumps(str(start))}")
+        return own
+
+
+def run_folder(out: Path, slug: str, seed: int) -> Path:
+    return out / "runs" / slug / f"seed-{seed}"
 
 
 def train_grid(
@@ -93,29 +132,66 @@ def train_grid(
     *,
     seeds: int,
     out: Path,
+    started: Path | None = None,
     budget: Budget | None = None,
     device: str = "auto",
+    at_once: int = 1,
     overwrite: bool = False,
     console: Console,
 ) -> list[Run] | None:
-    """All runs, seed by seed; None if one was stopped."""
+    """All runs, seed by seed, so many side by side; None if one was stopped."""
     if overwrite:
         shutil.rmtree(out / "runs", ignore_errors=True)
     _claim(out, recipe, variants, seeds, budget, overwrite=overwrite)
-    every = [(seed, variant) for seed in range(seeds) for variant in variants]
-    found = []
-    for number, (seed, variant) in enumerate(every, 1):
-        folder = out / "runs" / variant.slug / f"seed-{seed}"
-        if (folder / DONE).exists():
-            found.append(read_run(folder))
-            continue
-        say(console, f"{number} of {len(every)}: {variant.name}, seed {seed}")
-        run = _train(recipe, variant, seed, folder, budget, device, console)
+    every = [
+        Plan(recipe, variant, seed, out, started, budget, device, at_once)
+        for seed in range(seeds)
+        for variant in variants
+    ]
+    left = [plan for plan in every if not (plan.folder / DONE).exists()]
+    work = _one_by_one(left) if at_once == 1 else _side_by_side(left, at_once)
+    numbers = {plan.folder: number for number, plan in enumerate(every, 1)}
+    for plan, run in work:
+        name = f"{numbers[plan.folder]} of {len(every)}: {plan.variant.name}, seed {plan.seed}"
         if run is None:
+            say(console, f"{name}: stopped; the same command goes on")
             return None
-        say(console, f"  {run.metric} {run.value:.4g} in {run.seconds:.0f} s")
-        found.append(run)
-    return found
+        say(console, f"{name}: {run.metric} {run.value:.4g} in {run.seconds:.0f} s")
+    return [read_run(plan.folder) for plan in every]
+
+
+def _one_by_one(plans: Sequence[Plan]) -> Iterator[tuple[Plan, Run | None]]:
+    for plan in plans:
+        yield plan, train_one(plan)
+
+
+def _side_by_side(plans: Sequence[Plan], at_once: int) -> Iterator[tuple[Plan, Run | None]]:
+    """In processes of their own. A signal reaches them all; what they have begun is resumed the next time."""
+    threads = max(1, torch.get_num_threads() // at_once)
+    pool = ProcessPoolExecutor(
+        at_once, mp_context=get_context("spawn"), initializer=torch.set_num_threads, initargs=(threads,)
+    )
+    with pool, listening() as stop:
+        waiting = {pool.submit(train_one, plan): plan for plan in plans}
+        while waiting:
+            done, _ = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
+            if stop.signal is not None:
+                for future in waiting:
+                    future.cancel()
+                for process in active_children():
+                    with suppress(OSError):
+                        os.kill(cast(int, process.pid), signal.SIGTERM)
+                wait(waiting)
+                yield next(iter(waiting.values())), None
+                return
+            for future in done:
+                plan = waiting.pop(future)
+                try:
+                    yield plan, future.result()
+                except BaseException:
+                    for other in waiting:
+                        other.cancel()
+                    raise
 
 
 def read_run(folder: Path) -> Run:
@@ -164,35 +240,26 @@ def _files(recipe: Path, settings: Sequence[str]) -> list[Path]:
     return sorted({path for name in named(data) if name and (path := root / name).is_file()})
 
 
-def _train(
-    recipe: Path,
-    variant: Variant,
-    seed: int,
-    folder: Path,
-    budget: Budget | None,
-    device: str,
-    console: Console,
-) -> Run | None:
-    settings = [*variant.settings, f"train.seed={seed}", f"batch.seed={seed}"]
-    settings += _spent(recipe, settings, budget, device)
+def train_one(plan: Plan) -> Run | None:
+    """None: stopped."""
+    folder, settings = plan.folder, plan.settings
+    settings += _spent(plan.recipe, settings, plan.budget, plan.device)
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "said.txt").open("a", encoding="utf-8") as said, _memory(device) as most:
-        quiet = Console(file=said, width=120)
+    with (folder / "said.txt").open("a", encoding="utf-8") as said, _memory(plan.device) as most:
         begun = (folder / CHECKPOINT).exists()
         outcome = fit(
-            recipe,
+            plan.recipe,
             *settings,
             out=folder,
             resume=begun,
             overwrite=not begun,
             check=False,
-            device=device,
-            console=quiet,
+            device=plan.device,
+            console=Console(file=said, width=120),
         )
     if outcome.stopped is not None:
-        say(console, f"stopped at step {outcome.step}; the same command goes on")
         return None
-    run = _read(variant, seed, folder, device, memory=most(), seconds=outcome.seconds)
+    run = _read(plan, memory=most(), seconds=outcome.seconds)
     write_json(folder / DONE, asdict(run))
     return run
 
@@ -203,6 +270,9 @@ def _spent(recipe: Path, settings: Sequence[str], budget: Budget | None, device:
         return []
     if budget.kind == "seconds":
         return [f"train.minutes={budget.amount / 60}", "train.steps=1000000"]  # the time alone decides
+    given = override(read_table(recipe), settings).get("batch", {})
+    if budget.kind == "tokens" and "tokens" in given:
+        return [f"train.steps={max(1, round(budget.amount / (given['tokens'] * given.get('parts', 1))))}"]
     with TemporaryDirectory() as folder:
         ranks = Ranks.join(device)
         quiet = Console(file=(Path(folder) / "said.txt").open("w", encoding="utf-8"))
@@ -221,7 +291,8 @@ def working(sizes: Mapping[str, int]) -> int:
     return sum(size for name, size in sizes.items() if "embedding" not in name)
 
 
-def _read(variant: Variant, seed: int, folder: Path, device: str, *, memory: float, seconds: float) -> Run:
+def _read(plan: Plan, *, memory: float, seconds: float) -> Run:
+    folder = plan.folder
     metrics = json.loads((folder / METRICS).read_text(encoding="utf-8"))
     log = read_log(folder)
     recipe = read_table(folder / "recipe.toml")
@@ -238,10 +309,10 @@ def _read(variant: Variant, seed: int, folder: Path, device: str, *, memory: flo
     tokens = steps * recipe["batch"]["tokens"] * recipe["batch"].get("parts", 1)
     trained = max((entry["seconds"] for entry in log if "seconds" in entry), default=0.0)
     compare = task_of(folder).examples
-    example, values = compare(folder, device) if compare is not None else ("", [])
+    example, values = compare(folder, plan.device) if compare is not None else ("", [])
     return Run(
-        variant=variant.name,
-        seed=seed,
+        variant=plan.variant.name,
+        seed=plan.seed,
         metric=metric,
         better=metrics["better"],
         figures=figures,
@@ -255,22 +326,26 @@ def _read(variant: Variant, seed: int, folder: Path, device: str, *, memory: flo
         seconds=seconds,
         tokens_per_second=tokens / trained if trained else 0.0,
         memory=memory,
+        at_once=plan.at_once,
     )
 
 
 @contextmanager
 def _memory(device: str) -> Iterator[Any]:
     """A function that gives the most memory that was held, in GiB."""
-    on_gpu = torch.cuda.is_available() and device != "cpu"
-    if on_gpu:
+    on_gpu, before = torch.cuda.is_available() and device != "cpu", 0
+    if on_gpu:  # what an earlier run of this process has left is not this one's
+        gc.collect()
+        torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
     else:
         with suppress(OSError):  # Linux: the high-water mark begins anew
             Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
 
     def most() -> float:
         if on_gpu:
-            return torch.cuda.max_memory_allocated() / 2**30
+            return (torch.cuda.max_memory_allocated() - before) / 2**30
         try:
             lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
         except OSError:
@@ -286,7 +361,8 @@ def check_settings(recipe: Path, variants: Sequence[Variant]) -> None:
     for variant in variants:
         try:
             override({}, variant.settings)
-            checked = read_recipe(recipe, variant.settings).checked
+            start = [f"model.start={variant.start}"] if variant.start else []
+            checked = read_recipe(recipe, [*variant.settings, *start]).checked
         except ConfigError as error:
             raise ConfigError(f"{variant.name}: {error}") from error
         judged.add(checked.valid.metric if hasattr(checked, "valid") else "")

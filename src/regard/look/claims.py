@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -96,6 +96,8 @@ QUICK = ClaimsConfig(
     train_steps=150,
     seeds=1,
 )
+ON_GPU: dict[str, Any] = {"timed_lengths": ClaimsConfig().timed_lengths, "timed_tokens": 32_768}
+"""What fills one; with fewer tokens it would be timed waiting for the host."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Literal
 from rich.console import Console
 
 from regard.config import ConfigError
-from regard.look.claims import QUICK, ClaimsConfig, measure
+from regard.look.claims import ON_GPU, QUICK, ClaimsConfig, measure
 from regard.look.plot_attention import plot_alignment, plot_heads
 from regard.look.plot_claims import plot_claims, tables_of
 from regard.look.plot_context import plot_context
@@ -28,6 +28,7 @@ from regard.tasks.embedding.embedder import open_embedder
 from regard.tasks.load import load
 from regard.tasks.translation.translator import open_translator
 from regard.text import DataError, Origin, Table, read_labelled, read_table_lines
+from regard.train.ranks import find_device
 
 
 def positions(
@@ -202,6 +203,8 @@ def claims(out: Path, *, quick: bool = False, seed: int = 0, device: str = "auto
     """Why the Transformer: measured here, drawn, and printed as numbers."""
     check_out(out)
     config = replace(QUICK if quick else ClaimsConfig(), seed=seed)
+    if find_device(device) == "cuda":
+        config = replace(config, **ON_GPU)
     with telling() as tell:
         found = measure(config, device=device, tell=tell)
     save(plot_claims(found), out)

@@ -16,7 +16,7 @@ from regard.models.encoder import EncoderConfig
 from regard.models.presets import DECODERS, ENCODERS, MODERN, SEQ2SEQ
 from regard.models.seq2seq import Seq2SeqConfig
 from regard.nn.attention import SCORES
-from regard.nn.layers import Activation
+from regard.nn.layers import Activation, NormKind
 from regard.nn.positions import POSITIONS, Scaling
 from regard.nn.recurrent import Cell
 
@@ -66,8 +66,8 @@ class Shape:
     """Share of the feed-forward network's inner elements dropped."""
     norm: Literal["post", "pre"] | None = None
     """After the residual sum, or before the layer."""
-    norm_kind: Literal["layer", "rms"] | None = None
-    """LayerNorm or RMSNorm."""
+    norm_kind: NormKind | None = None
+    """LayerNorm, RMSNorm, or, to compare with, BatchNorm."""
     positions: Annotated[str, POSITIONS] | None = None
     """How a token's position is encoded."""
     score: Annotated[str, SCORES] | None = None

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from regard.config import check_choices
 from regard.nn.embedding import Embedding, VocabularyHead
-from regard.nn.layers import FeedForward
+from regard.nn.layers import BatchNorm, FeedForward
 from regard.nn.multihead import CrossAttention, SelfAttention
 from regard.nn.pooling import AttentionPooling, ScoredAttention
 from regard.nn.positions import LearnedPositions
@@ -46,9 +46,9 @@ def initialize(model: nn.Module, config: InitialConfig) -> None:
         match module:
             case nn.Linear():
                 _fill(module, config)
-            case nn.LayerNorm() | nn.RMSNorm():
+            case nn.LayerNorm() | nn.RMSNorm() | BatchNorm():
                 nn.init.ones_(module.weight)
-                if isinstance(module, nn.LayerNorm) and module.bias is not None:
+                if not isinstance(module, nn.RMSNorm) and module.bias is not None:
                     nn.init.zeros_(module.bias)
             case VocabularyHead():
                 if not module.tied:

@@ -4,11 +4,14 @@
     GEGLU, SwiGLU  (act(x W_g) * (x W_1)) W_2                            Shazeer 2020
     LayerNorm      gamma (x - mean) / sqrt(var + eps) + beta             Ba et al. 2016
     RMSNorm        gamma x / sqrt(mean(x^2) + eps)                       Zhang and Sennrich 2019
+    BatchNorm      LayerNorm's, but mean and var are each element's      Ioffe and Szegedy 2015
+                   own, over all tokens of the batch
     post-norm      norm(x + dropout(layer(x)))                           the paper
     pre-norm       x + dropout(layer(norm(x)))                           Xiong et al. 2020
 
-Both norms look at one token's vector only, so an example's output cannot depend on its batch; batch norm
-would mix the examples. tests/nn/test_layers.py holds the layer equal to torch.nn.TransformerEncoderLayer
+LayerNorm and RMSNorm look at one token's vector only, so an example's output cannot depend on its batch.
+BatchNorm mixes the examples while it learns, and a decoder's tokens with those that come after them; it is
+here to be compared with. tests/nn/test_layers.py holds the layer equal to torch.nn.TransformerEncoderLayer
 and DecoderLayer.
 """
 
@@ -32,11 +35,13 @@ from regard.nn.masks import Mask
 from regard.nn.multihead import CrossAttention, SelfAttention
 from regard.nn.state import CrossCache, Memory, SelfCache
 
+NormKind = Literal["layer", "rms", "batch"]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NormConfig:
-    kind: Literal["layer", "rms"] = "layer"
-    """LayerNorm, or RMSNorm: no mean, no beta."""
+    kind: NormKind = "layer"
+    """LayerNorm; RMSNorm: no mean, no beta; or BatchNorm, over the tokens of the batch."""
     place: Literal["post", "pre"] = "post"
     """After the residual sum, as in the paper, or before the layer, which trains without warm-up."""
     eps: float = 1e-5
@@ -64,12 +69,46 @@ class RMSNorm(nn.RMSNorm):
         return super().forward(x.to(self.weight.dtype)).to(x.dtype)
 
 
+class BatchNorm(nn.Module):
+    """In training by the tokens at hand; after it by the running mean and variance that they leave. A batch
+    that is not finite leaves nothing in those: the trainer skips its step."""
+
+    PACE = 0.1
+    """How far the running figures follow each batch."""
+
+    def __init__(self, d_model: int, eps: float) -> None:
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(d_model))
+        self.bias = nn.Parameter(torch.zeros(d_model))
+        self.register_buffer("running_mean", torch.zeros(d_model))
+        self.register_buffer("running_variance", torch.ones(d_model))
+
+    def forward(self, x: Float[Tensor, "... d_model"]) -> Float[Tensor, "... d_model"]:
+        wide = x.to(self.weight.dtype)
+        mean, variance = cast(Tensor, self.running_mean), cast(Tensor, self.running_variance)
+        if self.training:
+            tokens = wide.flatten(0, -2)
+            variance, mean = torch.var_mean(tokens, dim=0, correction=0)
+            self._follow(mean.detach(), variance.detach() * (len(tokens) / max(len(tokens) - 1, 1)))
+        scaled = (wide - mean) * torch.rsqrt(variance + self.eps)
+        return (self.weight * scaled + self.bias).to(x.dtype)
+
+    def _follow(self, mean: Float[Tensor, "d_model"], variance: Float[Tensor, "d_model"]) -> None:
+        finite = torch.isfinite(mean + variance)
+        for running, new in ((self.running_mean, mean), (self.running_variance, variance)):
+            kept = cast(Tensor, running)
+            kept.lerp_(torch.where(finite, new, kept).to(kept.dtype), self.PACE)
+
+
 def build_norm(config: NormConfig, d_model: int) -> nn.Module:
     match config.kind:
         case "layer":
             return LayerNorm(d_model, eps=config.eps)
         case "rms":
             return RMSNorm(d_model, eps=config.eps)
+        case "batch":
+            return BatchNorm(d_model, eps=config.eps)
 
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "geglu", "swiglu"]

@@ -99,8 +99,9 @@ class TransformerConfig:
 
 def is_static(body: object) -> bool:
     """Whether a pass through a body of this configuration is the same work for all batches of one size, so
-    that it can be compiled and captured. Recurrent ones, and attention by the equation, go by lengths."""
-    if not isinstance(body, TransformerConfig):
+    that it can be compiled and captured. Recurrent ones, and attention by the equation, go by lengths; batch
+    norm must not see what fills a batch up."""
+    if not isinstance(body, TransformerConfig) or body.norm.kind == "batch":
         return False
     return body.attention.kernel != "equation" and not body.attention.scored
 

@@ -455,3 +455,23 @@ def test_the_doctor_says_what_it_is_for(tmp_path: Path) -> None:
     (tmp_path / "own.toml").write_text('task = "classify"\n[data]\ntrain = "a.tsv"\n')
     with pytest.raises(ConfigError, match=r"looks at parallel text.*'classify'.*--dry-run"):
         check(str(tmp_path / "own.toml"), [], None, examples=3, console=Console(quiet=True))
+
+
+def test_batch_norm_learns_is_resumed_and_is_kept_with_what_it_has_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = toys.recipe(tmp_path / "corpus", model={**toys.TINY, "norm_kind": "batch"})
+    toys.train(plain, tmp_path / "whole")
+    _interrupt(monkeypatch, 12)
+    with pytest.raises(KeyboardInterrupt):
+        toys.train(plain, tmp_path / "parted")
+    monkeypatch.undo()
+    toys.train(None, tmp_path / "parted", resume=True)
+    whole, parted = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "parted"))
+    assert same(whole, parted)
+    seen = [name for name in whole if name.endswith("running_mean")]
+    assert len(seen) == 5  # two in each layer, and that of the embedding
+    assert all(whole[name].abs().sum() > 0 for name in seen)
+    assert remeasured(plain, tmp_path / "whole") == pytest.approx(
+        metrics(tmp_path / "whole")["valid"], rel=1e-3
+    )

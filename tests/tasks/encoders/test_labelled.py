@@ -264,3 +264,20 @@ def test_ragged_rows_come_back_as_they_went_in() -> None:
     column = ragged(rows)
     assert [column[row].tolist() for row in range(3)] == rows
     assert len(ragged([])) == 0
+
+
+def test_some_of_the_texts_are_drawn_the_same_ones_every_time(tmp_path: Path) -> None:
+    rows = "".join(f"a\ttext {number}\n" for number in range(50))
+    few, more = (
+        [each[0] for each in found(corpus(tmp_path, rows, text=1, label=0, examples=count))]
+        for count in (5, 20)
+    )
+    assert (len(few), len(more)) == (5, 20)
+    assert {*few} < {*more}  # so that more are these and others
+    assert more == sorted(more, key=lambda text: int(text.split()[1]))
+    assert more != [f"text {number}" for number in range(20)]
+    assert len(found(corpus(tmp_path, rows, text=1, label=0, examples=5), "valid")) == 50
+    with pytest.raises(DataError, match=r"train\.tsv: 50 texts to learn from.*lower data\.examples=51"):
+        corpus(tmp_path, rows, text=1, label=0, examples=51).read("train")
+    with pytest.raises(ValueError, match="examples=-1 must be 0 or more"):
+        LabelledConfig(train=("a.tsv",), examples=-1)

@@ -15,6 +15,8 @@ from typing import Any, Literal, Protocol
 from rich.console import Console
 from torch import Tensor, nn
 
+from regard.config import ConfigError
+from regard.nn.layers import BatchNorm
 from regard.tasks.base.feed import PlannedFeed
 from regard.tasks.base.folder import METRICS, load_weights, whole, write_config, write_json, write_weights
 from regard.tasks.base.recipe import recipe_text
@@ -81,6 +83,10 @@ def build_trainer(job: Job, folder: Path, console: Console) -> Trainer:
         write_json(folder / METRICS, {**facts, "metric": name, "better": way})
 
     recipe = job.recipe
+    if job.ranks.count > 1 and any(isinstance(part, BatchNorm) for part in job.model.modules()):
+        raise ConfigError(
+            "norm kind 'batch' on several processes: each would have a mean of its own; train in one process"
+        )
     trainer = Trainer(
         job.model,
         job.loss,

@@ -66,20 +66,21 @@ class Splits(Generic[Item]):
     def _bound(self) -> int:
         """Records whose digest is smaller are held out: as many as wanted, at most half of them."""
         keys = (self._key(item) for item in self._read("train", Skipped()))
-        digests = np.unique(np.fromiter((_digest(key) for key in keys if key.strip()), dtype=np.uint64))
+        digests = np.unique(np.fromiter((digest(key) for key in keys if key.strip()), dtype=np.uint64))
         if len(digests) < 2:
             raise self._error(f"too few {self._what} to hold some out", "name files of data.valid")
         wanted = self._hold_out or min(1000, max(self.size // 20, 1))
         return int(digests[min(wanted, len(digests) // 2)])
 
     def _is_held_out(self, item: Item) -> bool:
-        return _digest(self._key(item)) < self._bound
+        return digest(self._key(item)) < self._bound
 
     def _error(self, reason: str, remedy: str) -> DataError:
         return DataError(Origin(str(self._paths[0])), reason, remedy=remedy)
 
 
-def _digest(key: str) -> int:
+def digest(key: str) -> int:
+    """A number that looks drawn at random, and is the same for the same text."""
     return int.from_bytes(hashlib.blake2b(key.strip().encode(), digest_size=8).digest())
 
 

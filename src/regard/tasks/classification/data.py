@@ -14,8 +14,8 @@ from regard.config import check_choices
 from regard.data import Column, Packed, Plan, Shape, pack_flat, ragged, spread
 from regard.tasks.base.feed import Batch, PlannedFeed, Sharing
 from regard.tasks.base.reading import Reader
-from regard.tasks.base.splits import Split, Splits, check_hold_out
-from regard.text import DataError, Labelled, OnError, Skipped, Table, read_labelled
+from regard.tasks.base.splits import Split, Splits, check_hold_out, digest
+from regard.text import DataError, Labelled, OnError, Origin, Skipped, Table, read_labelled
 from regard.text.tables import Format
 from regard.train.objectives import HIDDEN
 
@@ -57,6 +57,9 @@ class LabelledConfig:
     """Whether the first row names the columns; unless given, it does if a column is given by name."""
     hold_out: int = 0
     """Texts held out for validation where there is no `valid`; 0: a twentieth, at most 1,000."""
+    examples: int = 0
+    """Learn from so many of the training texts, drawn at random, the same ones every time: so it can be
+    measured what more labels would give. 0: all of them."""
     longest: int = 0
     """Most tokens of a text, special ones included; 0: as many as the model can read, at most 512."""
     too_long: Literal["cut", "skip"] = "cut"
@@ -73,6 +76,8 @@ class LabelledConfig:
             raise ValueError(f"longest={self.longest} leaves no room for a word: choose 4 or more")
         if not self.apart:
             raise ValueError("apart is empty: what stands between the labels?")
+        if self.examples < 0:
+            raise ValueError(f"examples={self.examples} must be 0 or more")
         check_hold_out(self.hold_out, self.valid)
 
 
@@ -86,7 +91,7 @@ class LabelledCorpus:
             {split: [self._reader(path) for path in self.paths(split)] for split in get_args(Split)},
             paths=self.paths("train"),
             what="texts",
-            key=lambda record: f"{record.text}\t{record.second or ''}",
+            key=_both,
             hold_out=config.hold_out,
             on_error=config.on_error,
         )
@@ -113,7 +118,18 @@ class LabelledCorpus:
         return self._splits.size
 
     def read(self, split: Split, skipped: Skipped | None = None) -> list[Labelled]:
-        return [self._trimmed(record) for record in self._splits.read(split, skipped)]
+        records = [self._trimmed(record) for record in self._splits.read(split, skipped)]
+        wanted = self.config.examples
+        if split != "train" or not wanted:
+            return records
+        if wanted > len(records):
+            few, remedy = (
+                f"{len(records)} texts to learn from",
+                f"lower data.examples={wanted}, or set it to 0",
+            )
+            raise DataError(Origin(str(self.paths("train")[0])), few, remedy=remedy)
+        chosen = sorted(range(len(records)), key=lambda place: digest(_both(records[place])))[:wanted]
+        return [records[place] for place in sorted(chosen)]
 
     def _trimmed(self, record: Labelled) -> Labelled:
         if not self.config.until:
@@ -124,6 +140,10 @@ class LabelledCorpus:
             where = f"before the {self.config.until!r} of {whole!r}"
             raise DataError(record.origin, "no label", where, remedy="correct it, or leave data.until out")
         return Labelled(record.text, record.second, labels, record.origin)
+
+
+def _both(record: Labelled) -> str:
+    return f"{record.text}\t{record.second or ''}"
 
 
 def label_names(records: Sequence[Labelled]) -> tuple[str, ...]:
