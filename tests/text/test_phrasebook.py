@@ -69,7 +69,7 @@ def test_the_text_is_the_same_on_every_machine() -> None:
     """The first sentences, written down: a change here is a change of everybody's corpus."""
     assert [(pair.source, pair.target) for pair in phrases("train", 2)] == [
         ("Although the boys help the uncle, she dances.", "Obwohl die Jungen dem Onkel helfen, tanzt sie."),
-        ("Is her tired neighbour fifty years old?", "Ist ihr müder Nachbar fünfzig Jahre alt?"),
+        ("Why did Anna play?", "Warum hat Anna gespielt?"),
     ]
 
 
@@ -506,6 +506,18 @@ def test_questions_begin_with_the_verb_or_with_what_is_asked_for() -> None:
         assert re.match(r"(Wer|Wen|Wem|Was|Wann|Warum|Wie vielen?|Welch\w+) ", sentence.german), (
             sentence.german
         )
+
+
+def test_what_is_liked_pleases() -> None:
+    asked = {sentence.english: sentence.german for sentence in built("liking")}
+    assert asked["How do you like the weather today?"] == "Wie gefällt dir das Wetter heute?"
+    for english, german in asked.items():
+        assert re.match(r"How (do|does) .+ like ", english), english
+        several = re.search(
+            r" (die|seine|ihre|meine|deine|unsere) (\w+n )?[A-ZÄÖÜ]\w+( heute| jetzt)?\?$", german
+        )
+        assert german.startswith(("Wie gefällt ", "Wie gefallen ")), german
+        assert several or german.startswith("Wie gefällt "), german
 
 
 @pytest.mark.parametrize("construction", ["subordinate", "conditional", "reported"])

@@ -11,6 +11,7 @@ a combination of test; a sentence of train holds none of test or valid.
 | negation     | He does not drink milk.                  | Er trinkt keine Milch.                          |
 | question     | Can you help the boy?                    | Kannst du dem Jungen helfen?                    |
 | asking       | Which door does Anna open?               | Welche Tür macht Anna auf?                      |
+| liking       | How do you like the weather today?       | Wie gefällt dir das Wetter heute?               |
 | command      | Please give me three eggs!               | Gib mir bitte drei Eier!                        |
 | subordinate  | He stays because she is tired.           | Er bleibt, weil sie müde ist.                   |
 | conditional  | If he calls me, I open the door.         | Wenn er mich anruft, mache ich die Tür auf.     |

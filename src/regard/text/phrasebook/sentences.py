@@ -108,6 +108,25 @@ def asking_what(dice: Dice) -> Draft:
     return fronted(asked, (thing.english_object, thing.german[verb.case]), [held])
 
 
+def liking(dice: Dice) -> Draft:
+    """German turns it round: what is liked, pleases."""
+    you = grammar.PRONOUNS[1]
+    who = (
+        you if dice.chance(0.6) else sense.other(grammar.PRONOUNS[0], lambda: sense.person(dice, plain=True))
+    )
+    if dice.chance(0.3):
+        thing = grammar.phrase(dice.pick((grammar.THE, grammar.THE, grammar.THIS)), words.WEATHER)
+    else:
+        noun = dice.pick(sense.nouns(words.PLEASING))
+        thing = sense.describe(dice, noun, sense.KNOWN)
+    when, wann = dice.pick((("", ""), ("today", "heute"), ("now", "jetzt")))
+    does = "does" if who.person == 2 else "do"
+    pleases = "gefallen" if thing.person == 4 else "gefällt"
+    english = f"how {does} {who.english} like {thing.english_object} {when}".rstrip()
+    german = f"wie {pleases} {who.german['dative']} {thing.german['nominative']} {wann}".rstrip()
+    return (english, german), "?", [Clause(who, words.BE), Clause(thing, words.BE)]
+
+
 WHAT = grammar.pronoun("what", "what", "was was wem", 2)
 
 
@@ -248,11 +267,12 @@ def time(dice: Dice) -> Draft:
 CONSTRUCTIONS: tuple[tuple[tuple[str, Callable[[Dice], Draft]], float], ...] = tuple(
     ((make.__name__, make), weight)
     for make, weight in (
-        (statement, 0.3),
+        (statement, 0.28),
         (inversion, 0.11),
         (negation, 0.1),
         (question, 0.11),
         (asking, 0.09),
+        (liking, 0.02),
         (command, 0.05),
         (subordinate, 0.06),
         (conditional, 0.04),

@@ -116,8 +116,11 @@ TRANSITIVE, GIVING, INTRANSITIVE, MOVING, (PUT, BE, COST) = (
     for group in ("transitive", "giving", "intransitive", "moving", "others")
 )
 """Giving: somebody something, two objects. Moving: to a place, or into it."""
-KIN, UNOWNED, NEAR, TO = (_TABLES[name] for name in ("kin", "unowned", "near", "to"))
-"""Who is mostly somebody's, and what is not; places to be behind, or in front of, and places to go to."""
+KIN, UNOWNED, NEAR, TO, PLEASING = (_TABLES[name] for name in ("kin", "unowned", "near", "to", "pleasing"))
+"""Who is mostly somebody's, and what is not; places to be behind, or in front of, and places to go to; what
+people are asked how they like."""
+WEATHER = Noun(*_TABLES["weather"])
+"""Which nobody has, sees or sells."""
 FREQUENCIES, ALWAYS, PRESENT, PAST, FUTURE = (
     _pairs(_TABLES["adverbials"][name]) for name in ("frequencies", "always", "present", "past", "future")
 )
