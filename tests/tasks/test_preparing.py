@@ -90,3 +90,20 @@ def test_work_that_no_cutting_helps_is_given_up() -> None:
     with pytest.raises(torch.OutOfMemoryError):
         in_pieces(work)
     assert tried == [1, 2, 4, 8, 16, 32, 64]
+
+
+def test_a_tokenizer_that_does_not_give_back_its_text_is_told_of(tmp_path: Path) -> None:
+    ranks = Ranks(rank=0, count=1, device=torch.device("cpu"))
+
+    def said(kind: str) -> str:
+        plain = tiny.recipe(tmp_path / "corpus", tokenizer={"kind": kind, "vocabulary": 60})
+        for side in ("en", "de"):
+            path = tmp_path / "corpus" / f"train.{side}"
+            path.write_text("".join(f"{line.replace(' ', '_')}\n" for line in path.read_text().splitlines()))
+        out = io.StringIO()
+        read_corpus(as_recipe(plain), tmp_path / kind, ranks, Console(file=out, width=500))
+        return out.getvalue()
+
+    assert "target texts do not come back as they were, like" in said("words")
+    assert "choose tokenizer.kind=whitespace" in said("words")
+    assert "come back" not in said("whitespace")

@@ -18,7 +18,7 @@ from regard.text.specials import Specials
 from regard.text.tokenizer import Template, Tokenizer
 from regard.text.training import Kind, TokenizerConfig
 
-KINDS: tuple[Kind, ...] = ("bpe", "byte-bpe", "wordpiece", "unigram", "characters", "words")
+KINDS: tuple[Kind, ...] = ("bpe", "byte-bpe", "wordpiece", "unigram", "characters", "words", "whitespace")
 EXACT: tuple[Kind, ...] = ("bpe", "byte-bpe", "unigram")
 TEXT = [
     "A cat sat on the mat, and the cat saw a rat.",
@@ -421,3 +421,17 @@ def test_real_german_survives_a_tokenizer_trained_on_half_of_it(kind: Kind) -> N
     tokenizer = Tokenizer.train(lines[:200], TokenizerConfig(kind=kind, vocabulary=800))
     assert tokenizer.decode_batch(tokenizer.encode_batch(lines)) == lines
     assert all(tokenizer.ids.unknown not in ids for ids in tokenizer.encode_batch(lines))
+
+
+def test_words_as_spaces_part_them_come_back_and_words_with_signs_may_not() -> None:
+    text = "I_TURN_RIGHT I_JUMP don't (well) ."
+    spaced, words = (
+        Tokenizer.train([text], TokenizerConfig(kind=k, vocabulary=60)) for k in ("whitespace", "words")
+    )
+    assert spaced.encode(text).tokens == tuple(text.split())
+    assert spaced.decode(spaced.encode(text).ids) == text
+    assert spaced.changed([text, "I_JUMP  I_JUMP"]) == (1, ("I_JUMP  I_JUMP", "I_JUMP I_JUMP"))
+    count, first = words.changed([text, "I", "xyzzy"])  # the last is not known, which is another matter
+    assert count == 1
+    assert first is not None
+    assert first[1].startswith("I _ TURN _ RIGHT")

@@ -16,6 +16,7 @@ from regard.train.checkpoint import CheckpointError
 from regard.train.objectives import Sums
 from regard.train.optim import OptimizerConfig, learning_rate
 from regard.train.report import read_log
+from regard.train.standing import Standing
 from regard.train.trainer import TOLERATED, TrainConfig, TrainingError
 from tests.train.toys import WORDS, Headed, Run, Toy, ToyBatch, loss_of, toy, uneven
 
@@ -167,7 +168,7 @@ def test_a_checkpoint_is_written_after_a_while_whatever_the_step(
     Run(tmp_path / "seldom", steps=4, validate_every=4).trainer.run()
     monkeypatch.setattr("regard.train.trainer.SAVED_AFTER", 0.0)
     Run(tmp_path / "often", steps=4, validate_every=4).trainer.run()
-    assert written == [4, 1, 2, 3, 4]
+    assert written == [0, 4, 0, 1, 2, 3, 4]
 
 
 def test_validations_close_together_leave_one_checkpoint(
@@ -181,7 +182,7 @@ def test_validations_close_together_leave_one_checkpoint(
     Run(tmp_path / "close").trainer.run()
     monkeypatch.setattr("regard.train.trainer.SAVED_AFTER_LOOKING", 0.0)
     Run(tmp_path / "apart").trainer.run()
-    assert written == [12, 4, 8, 12]
+    assert written == [0, 12, 0, 4, 8, 12]
 
 
 def test_a_run_is_not_resumed_with_another_optimizer(tmp_path: Path) -> None:
@@ -220,8 +221,23 @@ def scripted(*figures: float) -> Any:
 def test_the_best_is_kept_and_later_worse_ones_are_not(tmp_path: Path) -> None:
     run = Run(tmp_path, steps=20, validate=scripted(3.0, 1.0, 2.0, 1.0, 5.0))
     outcome = run.trainer.run()
-    assert [facts["valid"]["loss"] for _, facts in run.kept] == [3.0, 1.0]
-    assert (outcome.best, outcome.best_step) == ({"loss": 1.0}, 8)
+    assert [facts["valid"]["loss"] for _, facts in run.kept] == [3.0, 1.0, 1.0]
+    assert (outcome.best, outcome.best_step) == ({"loss": 1.0}, 16)
+
+
+def test_between_equals_the_lower_loss_is_kept_and_then_the_later() -> None:
+    def judged(*figures: tuple[float, float]) -> tuple[int, int]:
+        standing = Standing()
+        for standing.step, (exact, loss) in enumerate(figures, 1):
+            standing.judge({"exact": exact, "loss": loss}, "exact", "high")
+        return standing.best_step, standing.waited
+
+    assert judged((0, 3.0), (0, 2.0), (0, 1.0)) == (3, 0)  # it gets better, though not by this figure
+    assert judged((0, 3.0), (0, 2.0), (0, 2.5)) == (2, 1)
+    assert judged((0, 3.0), (0, 3.0), (0, 3.0)) == (3, 2)  # the last one; but there was nothing to wait for
+    assert judged((5, 3.0), (4, 1.0)) == (1, 1)
+    assert judged((4, 1.0), (5, 3.0)) == (2, 0)
+    assert judged((float("nan"), 2.0), (float("nan"), 1.0), (0, 9.0)) == (3, 0)
 
 
 def test_a_figure_that_is_no_number_is_the_worst(tmp_path: Path) -> None:

@@ -206,9 +206,20 @@ class Tokenizer:
 
         byte-bpe keeps everything; bpe and unigram too, with byte fallback, save that '▁' becomes a space;
         characters keeps what is known; wordpiece and words keep the words, with spaces as punctuation wants
-        them. Normalisation, lower case and stripped accents are not undone.
+        them; whitespace keeps them with one space between. Normalisation, lower case and stripped accents are
+        not undone.
         """
         return self._rust.decode(self._checked(ids), skip_special_tokens=skip_specials)
+
+    def changed(self, texts: Iterable[str]) -> tuple[int, tuple[str, str] | None]:
+        """How many texts of known words do not come back as they were, and the first: it, and what came."""
+        count, first = 0, None
+        for text in texts:
+            ids = self.encode(text).ids
+            found = self.decode(ids)
+            if found != text and self.ids.unknown not in ids:
+                count, first = count + 1, first or (text, found)
+        return count, first
 
     def decode_batch(self, batch: Iterable[Ids], *, skip_specials: bool = True) -> list[str]:
         checked = [self._checked(ids) for ids in batch]

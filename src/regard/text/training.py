@@ -19,7 +19,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from regard.text.specials import BYTES, Specials, check_specials, guard, template
 from regard.text.unigram import learn_pieces
 
-Kind = Literal["bpe", "byte-bpe", "wordpiece", "unigram", "characters", "words"]
+Kind = Literal["bpe", "byte-bpe", "wordpiece", "unigram", "characters", "words", "whitespace"]
 Normalisation = Literal["none", "nfc", "nfkc"]
 
 # A run of letters, of digits or of signs, with the space before it; white space that belongs to none of them.
@@ -30,7 +30,8 @@ _WORD = r"▁?[\p{L}\p{M}]+|▁?\p{N}+|▁?[^▁\s\p{L}\p{M}\p{N}]+|▁|\s+"
 class TokenizerConfig:
     kind: Kind = "bpe"
     """How text is cut: bpe or unigram (subwords; any script), byte-bpe (subwords of bytes, as GPT-2),
-    wordpiece (as BERT; spaces and rare characters are lost), characters, or words."""
+    wordpiece (as BERT; spaces and rare characters are lost), characters, words (with every sign by itself:
+    text such as I_TURN_LEFT does not come back as it was), or whitespace (words as spaces part them)."""
     vocabulary: int = 8000
     """Number of tokens, special ones included; fewer are made where the text does not hold as many."""
     minimum_frequency: int = 1
@@ -94,7 +95,8 @@ def train(lines: Iterable[str], config: TokenizerConfig) -> tokenizers.Tokenizer
     if normalizer is not None:
         tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = pre_tokenizer
-    tokenizer.decoder = decoder
+    if decoder is not None:
+        tokenizer.decoder = decoder
     # A token in the text takes the spaces beside it along where words carry their own: 'a [MASK] b' is then
     # cut as 'a cat b' would be.
     takes_left, takes_right = config.kind in ("bpe", "unigram", "byte-bpe"), config.kind in ("bpe", "unigram")
@@ -110,8 +112,8 @@ def train(lines: Iterable[str], config: TokenizerConfig) -> tokenizers.Tokenizer
 
 def _pipeline(
     config: TokenizerConfig,
-) -> tuple[normalizers.Normalizer | None, pre_tokenizers.PreTokenizer, decoders.Decoder]:
-    """How text is cleaned, how it is split into words, and how tokens become text again."""
+) -> tuple[normalizers.Normalizer | None, pre_tokenizers.PreTokenizer, decoders.Decoder | None]:
+    """How text is cleaned, how it is split into words, and how tokens become text again; None: by spaces."""
     steps: list[normalizers.Normalizer] = []
     match config.normalisation:
         case "nfc":
@@ -126,7 +128,7 @@ def _pipeline(
         steps += [normalizers.NFD(), normalizers.StripAccents(), normalizers.NFC()] * config.strip_accents
 
     pre_tokenizer: pre_tokenizers.PreTokenizer
-    decoder: decoders.Decoder
+    decoder: decoders.Decoder | None
     match config.kind:
         case "bpe" | "unigram":
             # One '▁' is put before the text and one taken off again, so that a first word is cut like any
@@ -143,6 +145,8 @@ def _pipeline(
         case "wordpiece" | "words":
             pre_tokenizer = pre_tokenizers.BertPreTokenizer()
             decoder = decoders.WordPiece(prefix="##")
+        case "whitespace":
+            pre_tokenizer, decoder = pre_tokenizers.WhitespaceSplit(), None
         case "characters":
             pre_tokenizer = pre_tokenizers.Split(Regex(r"\S+|\s+"), behavior="isolated")
             decoder = decoders.Fuse()
@@ -168,7 +172,7 @@ def _learn(counts: Mapping[str, int], config: TokenizerConfig) -> models.Model:
         for letter in word:
             letters[letter] += count
     alphabet = sorted(letter for letter, count in letters.items() if count >= config.minimum_frequency)
-    seen = max((counts if config.kind == "words" else letters).values())
+    seen = max((counts if config.kind in ("words", "whitespace") else letters).values())
     if seen < config.minimum_frequency:
         raise ValueError(
             f"minimum_frequency={config.minimum_frequency} leaves nothing of this text, where the most "
@@ -196,7 +200,7 @@ def _learn(counts: Mapping[str, int], config: TokenizerConfig) -> models.Model:
             return models.Unigram(scored, unknown_id, config.byte_fallback)
         case "characters":
             return models.BPE(_most_frequent(letters, config), [], unk_token=unknown)
-        case "words":
+        case "words" | "whitespace":
             return models.WordLevel(_most_frequent(counts, config), unk_token=str(unknown))
 
 

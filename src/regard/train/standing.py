@@ -37,13 +37,17 @@ class Standing:
     finished: bool = False
 
     def judge(self, figures: Mapping[str, float], metric: str, wanted: Literal["high", "low"]) -> bool:
-        """Note the figures of a validation; whether they are the best so far."""
-        # a run resumed with another metric may find no best figure of it
-        better = metric not in self.best or _better(figures[metric], self.best[metric], wanted)
-        self.waited = 0 if better else self.waited + 1
-        if better:
+        """Note the figures of a validation; whether they are the best so far. Between equals the lower loss
+        decides, and then the later one: a figure that does not move yet says nothing for the first."""
+        if metric not in self.best:  # also of a run that is resumed with another metric
+            order = 1
+        else:
+            order = _order(figures[metric], self.best[metric], wanted)
+            order = order or _order(figures.get("loss", math.nan), self.best.get("loss", math.nan), "low")
+        self.waited = 0 if order > 0 else self.waited + 1
+        if order >= 0:
             self.best, self.best_step = dict(figures), self.step
-        return better
+        return order >= 0
 
 
 def save(
@@ -103,8 +107,9 @@ def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
     return {name: each.shape for name, each in tensors.items()}
 
 
-def _better(figure: float, best: float, wanted: Literal["high", "low"]) -> bool:
-    """No number at all is the worst."""
+def _order(figure: float, best: float, wanted: Literal["high", "low"]) -> int:
+    """1 if it is better, -1 if it is worse, 0 if it is the same. No number at all is the worst."""
     if math.isnan(figure) or math.isnan(best):
-        return not math.isnan(figure)
-    return figure > best if wanted == "high" else figure < best
+        return int(math.isnan(best)) - int(math.isnan(figure))
+    up = (figure > best) - (figure < best)
+    return up if wanted == "high" else -up

@@ -205,10 +205,10 @@ class Trainer:
     def run(self) -> Outcome:
         """Train to the end, or until a signal asks to stop: then a checkpoint is written first."""
         standing, config = self.standing, self.config
+        if standing.step == 0:
+            self._save()  # from here on, whatever is kept belongs to a run that can be resumed
         began, before = time.monotonic(), standing.seconds
         self._saved = began
-        if standing.step == 0 and self.ranks.first:
-            self.path.unlink(missing_ok=True)  # of a run that this one takes the place of
         with listening() as stop:
             quiet = not self.ranks.first
             report = Report(

@@ -475,3 +475,48 @@ def test_batch_norm_learns_is_resumed_and_is_kept_with_what_it_has_seen(
     assert remeasured(plain, tmp_path / "whole") == pytest.approx(
         metrics(tmp_path / "whole")["valid"], rel=1e-3
     )
+
+
+class _Killed(BaseException):
+    """Nobody catches it, as nobody catches SIGKILL."""
+
+
+def _kill(monkeypatch: pytest.MonkeyPatch, at: int, *, after: bool) -> list[str]:
+    """At the `at`-th file that is put into its place, before or after that; the names of those put so far."""
+    done: list[str] = []
+    put = Path.replace
+
+    def dying(own: Path, target: Any) -> Path:
+        if len(done) == at and not after:
+            raise _Killed
+        done.append(Path(target).name)
+        found = put(own, target)
+        if len(done) > at:
+            raise _Killed
+        return found
+
+    monkeypatch.setattr(Path, "replace", dying)
+    return done
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_run_killed_at_any_file_that_it_writes_is_resumed_as_if_it_never_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    """With the usual settings there is no checkpoint while a run is short."""
+    steps = {"steps": 6, "validate_every": 2, "log_every": 2, "save_every": 0}
+    plain = toys.recipe(tmp_path / "corpus", train=steps, valid={"metric": "loss"})
+    with monkeypatch.context() as context:
+        files = _kill(context, 1000, after=after)
+        toys.train(plain, tmp_path / "whole")
+    assert {"model.safetensors", "checkpoint.safetensors", "config.json", "recipe.toml"} < {*files}
+    whole = load_file(tmp_path / "whole" / "model.safetensors")
+    for at in range(len(files)):
+        folder = tmp_path / f"parted-{at}"
+        with monkeypatch.context() as context:
+            _kill(context, at, after=after)
+            with pytest.raises(_Killed):
+                toys.train(plain, folder)
+        toys.train(plain, folder, resume=True)
+        assert same(whole, load_file(folder / "model.safetensors")), (at, files[at])
+        assert metrics(folder)["valid"] == metrics(tmp_path / "whole")["valid"], (at, files[at])

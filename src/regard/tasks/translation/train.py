@@ -5,9 +5,10 @@ job_of        the loss, validation by decoding, and the test, as the trainer tak
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -46,6 +47,8 @@ from regard.train.ranks import Ranks
 Item = TypeVar("Item")
 
 STORES: dict[Split, str] = {"train": "tokens", "valid": "tokens.valid"}
+LOOKED_AT = 2000
+"""Texts that say whether a tokenizer gives back what it was given."""
 
 
 class TranslationLoss:
@@ -134,6 +137,8 @@ def read_corpus(
         f"{counts.used:,} pairs to learn from{held}; {words:,} target words; "
         f"{len(tokenizer):,} tokens in the vocabulary" + _left_out(counts, recipe)
     )
+    if recipe.tokenizer.kind == "words" and not begun:
+        _warn_of_changes(tokenizer, corpus, say)
     torch.manual_seed(recipe.train.seed)
     shape = recipe.model.build(len(tokenizer))
     model = Seq2Seq(shape).to(ranks.device).train()
@@ -142,6 +147,18 @@ def read_corpus(
     plan = Plan(pair_lengths(store), recipe.batch)
     feed = PairFeed(store, plan, static=static, rank=ranks.rank, ranks=ranks.count)
     return Prepared(recipe, corpus, tokenizer, model, feed, counts, ranks, static)
+
+
+def _warn_of_changes(tokenizer: Tokenizer, corpus: Corpus, say: Callable[[str], None]) -> None:
+    """Words with every sign by itself may not come back as they were: then no translation will be right."""
+    texts = [pair.target.strip() for pair, _ in islice(corpus.pairs("train"), LOOKED_AT)]
+    count, first = tokenizer.changed(texts)
+    if first is not None:
+        say(
+            f"tokenizer.kind='words': {count:,} of the first {len(texts):,} target texts do not come back as "
+            f"they were, like {first[0]!r}, which becomes {first[1]!r}; where spaces part the words, choose "
+            "tokenizer.kind=whitespace"
+        )
 
 
 def _left_out(counts: PairCounts, recipe: TranslateRecipe) -> str:
