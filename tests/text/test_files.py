@@ -2,6 +2,7 @@ import bz2
 import gzip
 import io
 import lzma
+import os
 import random
 import tarfile
 import tracemalloc
@@ -78,7 +79,10 @@ def test_an_empty_file_has_no_lines_and_the_last_needs_no_newline(tmp_path):
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        (b"gr\xfc\xdf", "invalid UTF-8 at byte 3 (0xfc); fix the file (if it is Latin-1: iconv -f LATIN1"),
+        (
+            b"gr\xfc\xdf",
+            "invalid UTF-8 at byte 3 (0xfc); fix the file (if it is Windows' or Latin-1: iconv -f CP1252",
+        ),
         (b"a\0b", "NUL at byte 2 (0x00); fix the file or"),
         (b"x" * 11, "line too long (11 bytes where longest=10); fix the file, raise longest="),
     ],
@@ -249,3 +253,44 @@ def test_a_reader_that_is_left_half_way_closes_its_file(tmp_path):
     assert is_open()
     lines.close()
     assert not is_open()
+
+
+def test_a_pipe_is_read_once_and_the_second_time_said_to_be_one(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.write(write, b"one\ntwo\n")
+    os.close(write)
+    try:
+        assert [*scan(f"/dev/fd/{read}")] == ["one", "two"]
+        with pytest.raises(
+            DataError, match="a pipe, which can be read only once; write its content to a file"
+        ):
+            [*scan(f"/dev/fd/{read}")]
+    finally:
+        os.close(read)
+
+
+def test_devices_that_never_end_are_refused() -> None:
+    with pytest.raises(DataError, match="/dev/zero: a device, not a file"):
+        [*scan("/dev/zero")]
+    assert [*scan(os.devnull)] == []
+
+
+@pytest.mark.parametrize("name", ["bomb.xz", "bomb.zip"])
+def test_what_unpacks_to_hundreds_of_times_its_size_is_refused_until_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("regard.text.files._HARMLESS", 100_000)
+    text = b"a line\n" * 100_000
+    path = tmp_path / name
+    if name.endswith("xz"):
+        path.write_bytes(lzma.compress(text))
+    else:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("text", text)
+    assert len(text) > 200 * path.stat().st_size
+    with pytest.raises(
+        DataError, match=rf"{name}: unpacks to more than 200 times its size.*set REGARD_UNPACKED higher"
+    ):
+        [*scan(path)]
+    monkeypatch.setenv("REGARD_UNPACKED", "1e6")
+    assert sum(1 for _ in scan(path)) == 100_000

@@ -8,25 +8,35 @@ import bz2
 import gzip
 import io
 import lzma
+import os
+import stat
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
 from pathlib import Path
-from typing import IO, BinaryIO, cast
+from typing import IO, Any, BinaryIO, cast
 
 from regard.text.records import DataError, Origin
 
 LONGEST = 1_000_000
 """The most bytes a line may have, unless a reader is told otherwise."""
+UNPACKED = "REGARD_UNPACKED"
+"""In the environment: how many times its own size a compressed file may have, unpacked."""
+_TIMES, _HARMLESS = 200, 1 << 28
+"""Unless it is set: text is packed to a tenth or so. Below so many bytes any size will do."""
+_DEVICES = (os.devnull, "/dev/stdin", "/dev/fd/0", "/dev/tty")
+"""Those that end."""
+_read_once: set[tuple[int, int]] = set()
+"""Pipes that were opened: there is nothing more in them."""
 
 _Stream = io.FileIO | IO[bytes] | gzip.GzipFile | lzma.LZMAFile | bz2.BZ2File
 
 COMPRESSED = (".gz", ".xz", ".bz2", ".zip")
 
 _BROKEN_STREAM = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
-_LATIN1 = " (if it is Latin-1: iconv -f LATIN1 -t UTF-8)"
+_WINDOWS = " (if it is Windows' or Latin-1: iconv -f CP1252 -t UTF-8)"  # which has all of Latin-1, and more
 _BOM = b"\xef\xbb\xbf"
 _STARTS = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ\x00", ".bz2": b"BZh"}
 _FOREIGN_STARTS = {  # longer marks first: that of UTF-32 begins like that of UTF-16
@@ -83,7 +93,7 @@ def scan(path: str | Path, longest: int = LONGEST) -> Iterator[str | LineError]:
                 try:
                     text = line.decode()
                 except UnicodeDecodeError as error:
-                    yield _bad_line(line, "invalid UTF-8", error.start, Origin(file, number), _LATIN1)
+                    yield _bad_line(line, "invalid UTF-8", error.start, Origin(file, number), _WINDOWS)
                 else:
                     yield text
 
@@ -110,6 +120,8 @@ def open_bytes(path: str | Path) -> Iterator[io.BufferedReader]:
                 stream = stack.enter_context(lzma.LZMAFile(stream))
             case ".bz2":
                 stream = stack.enter_context(bz2.BZ2File(stream))
+        if archive is not None or path.suffix in _STARTS:
+            stream = cast(_Stream, _Bounded(stream, path, (archive or path).stat().st_size))
         try:
             yield stack.enter_context(_buffered(stream))  # those classes find lines in Python, this in C
         except _BROKEN_STREAM as error:
@@ -145,6 +157,7 @@ def _open_plain(path: Path) -> io.FileIO:
     if path.is_dir():
         raise DataError(whole, "a directory, not a file", remedy="name a file in it")
     try:
+        _refuse_endless(path)
         return path.open("rb", buffering=0)
     except FileNotFoundError as error:
         beside = sorted(other.name for other in path.parent.iterdir()) if path.parent.is_dir() else []
@@ -153,6 +166,45 @@ def _open_plain(path: Path) -> io.FileIO:
         raise DataError(whole, "no such file", remedy=remedy) from error
     except OSError as error:
         raise DataError(whole, "cannot be opened", f"({error.strerror})", "check the path") from error
+
+
+def _refuse_endless(path: Path) -> None:
+    """Devices never end, and a pipe can be read once: what is read again would seem empty."""
+    found = path.stat()
+    if stat.S_ISCHR(found.st_mode) and str(path) not in _DEVICES:
+        raise DataError(Origin(str(path)), "a device, not a file", remedy="name a file")
+    if stat.S_ISFIFO(found.st_mode):
+        if (found.st_dev, found.st_ino) in _read_once:
+            remedy = "write its content to a file, and name that"
+            raise DataError(Origin(str(path)), "a pipe, which can be read only once", remedy=remedy)
+        _read_once.add((found.st_dev, found.st_ino))
+
+
+class _Bounded(io.RawIOBase):
+    """What a compressed file unpacks to, up to a limit: a few bytes can stand for all of a disk."""
+
+    def __init__(self, stream: _Stream, path: Path, packed: int) -> None:
+        self._stream, self._path, self._packed, self._read = stream, path, packed, 0
+        try:
+            self._times = float(os.environ.get(UNPACKED, _TIMES))
+        except ValueError:
+            self._times = _TIMES
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        piece = self._stream.read(len(buffer))
+        self._read += len(piece)
+        if self._read > max(_HARMLESS, self._times * self._packed):
+            raise DataError(
+                Origin(str(self._path)),
+                f"unpacks to more than {self._times:g} times its size",
+                f"({self._packed:,} bytes, {self._read:,} so far)",
+                f"is it what you think it is? if so, set {UNPACKED} higher",
+            )
+        buffer[: len(piece)] = piece
+        return len(piece)
 
 
 @contextmanager
