@@ -45,6 +45,7 @@ NO_SETTINGS = {
     "regard.hub.folder.Checkpoint": "what a folder holds",
     "regard.hub.folder.DecoderCheckpoint": "what a folder holds",
     "regard.hub.sentences.Sentences": "what a folder of sentence-transformers says",
+    "regard.lab.grid.Named": "settings of a study that go together; tests/lab hold it",
     "regard.lab.grid.Part": "a part of a study; tests/lab hold it",
     "regard.lab.grid.Study": "what is compared; tests/lab hold it",
     "regard.look.claims.Claims": "what was measured",

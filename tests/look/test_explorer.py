@@ -9,7 +9,9 @@ import math
 import re
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from queue import Queue
 
 import numpy as np
@@ -19,7 +21,7 @@ import torch
 from regard.look.explorer.explorer import CHARACTERS, Explorer, Refused, checked_arguments
 from regard.look.explorer.questions import script
 from regard.look.page import key, page, record
-from regard.look.server import LARGEST, Server
+from regard.look.server import LARGEST, WAITING, Server
 from regard.look.texts import trace_translation
 from tests.look.browser.models import translator
 from tests.tasks import copying
@@ -283,6 +285,19 @@ def test_an_error_of_ours_is_told_and_raised(explorer, server, monkeypatch):
     status, told = send(server, "POST", "/ask/endless", b"{}")
     assert (status, told["refused"].split(":")[0]) == (500, "ValueError")
     assert [type(raised.get(timeout=20)) for _ in range(2)] == [KeyError, ValueError]
+
+
+def test_under_many_questions_at_once_each_is_answered_or_told_to_come_again(explorer, server, monkeypatch):
+    def slow(explorer: Explorer) -> dict:
+        time.sleep(0.02)
+        return {"ok": True}
+
+    monkeypatch.setattr(server, "explorer", Explorer(explorer.task, questions={"slow": slow}))
+    with ThreadPoolExecutor(80) as pool:
+        found = [*pool.map(lambda _: send(server, "POST", "/ask/slow", b"{}")[0], range(80))]
+    assert {*found} == {200, 503}
+    assert found.count(200) >= WAITING
+    assert send(server, "POST", "/ask/slow", b"{}")[0] == 200  # and there is room again
 
 
 def test_models_are_left_as_they_were(explorer):

@@ -1,6 +1,8 @@
 """The faster copy of a model says what the model says now, whoever changed the weights; and where somebody
 listens to the model, the model itself works, and changes nothing that was heard."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from regard.layout import Layout
 from regard.models.encoder import Encoder
 from regard.nn.in_place import add_
 from regard.nn.layers import Residual
+from regard.nn.packed import pack
 from regard.tasks.base.faster import Faster
 from regard.tasks.embedding.embedder import Embedder
 from regard.tasks.load import load
@@ -35,6 +38,21 @@ def test_a_copy_is_made_anew_when_weights_have_changed():
         assert faster.current() is faster.current() is not model
         model[0].weight.mul_(2)
         assert_close(faster.current()(x), model(x))
+
+
+def test_two_threads_make_one_copy(monkeypatch):
+    made = []
+
+    def slow(model):
+        made.append(model)
+        time.sleep(0.05)
+        return pack(model)
+
+    monkeypatch.setattr("regard.tasks.base.faster.pack", slow)
+    faster = Faster(nn.Sequential(nn.Linear(4, 3)).eval(), "float32")
+    with ThreadPoolExecutor(8) as pool:
+        found = {*pool.map(lambda _: faster.current(), range(8))}
+    assert len(found) == len(made) == 1
 
 
 def test_a_model_that_is_being_trained_works_itself():

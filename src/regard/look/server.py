@@ -7,6 +7,7 @@ becomes markup, a path or code.
 
 import json
 import sys
+import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NoReturn
@@ -17,6 +18,8 @@ from regard.look.page import page
 HOST = "127.0.0.1"
 LARGEST = 256 * 1024
 """Bytes of a question."""
+WAITING = 32
+"""Questions that may wait for their turn; who asks beyond that is told to come again."""
 
 
 def _no_number(name: str) -> NoReturn:
@@ -25,11 +28,14 @@ def _no_number(name: str) -> NoReturn:
 
 class Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 128
+    """Connections that the system holds until they are taken: of more, some would be cut off."""
 
     def __init__(self, explorer: Explorer, port: int = 0) -> None:
         """Port 0: any that is free."""
         super().__init__((HOST, port), Handler)
         self.explorer, self.page = explorer, page(None).encode()
+        self.room = threading.BoundedSemaphore(WAITING)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A page that was closed before its answer came is no error."""
@@ -83,6 +89,11 @@ class Handler(BaseHTTPRequestHandler):
         if not isinstance(given, dict):
             self._refuse(HTTPStatus.BAD_REQUEST, "a question's arguments are a JSON object")
             return
+        if not self.server.room.acquire(blocking=False):
+            self._refuse(
+                HTTPStatus.SERVICE_UNAVAILABLE, f"{WAITING} questions are waiting already: ask again later"
+            )
+            return
         try:
             # NaN is no JSON; a page would choke on it, so it is an error here
             answer = json.dumps(self.server.explorer.ask(question, given), allow_nan=False)
@@ -92,6 +103,8 @@ class Handler(BaseHTTPRequestHandler):
         except Exception as error:
             self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
             raise
+        finally:
+            self.server.room.release()
         self._send(HTTPStatus.OK, "application/json", answer.encode())
 
     def _is_own_host(self) -> bool:

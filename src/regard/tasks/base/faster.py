@@ -11,6 +11,7 @@ leaves no trace). The copy of a model that is being trained, so that its weights
 model's own products: the trainer changes weights without their knowing.
 """
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,8 @@ from regard.nn.in_place import in_place
 from regard.nn.packed import pack
 from regard.nn.quantized import quantize
 
+_MAKING = threading.Lock()
+"""One copy is made at a time: two threads must not make the same one twice."""
 Precision = Literal["float32", "bfloat16", "int8"]
 Model = TypeVar("Model", bound=nn.Module)
 Batch = TypeVar("Batch")
@@ -64,10 +67,11 @@ class Faster(Generic[Model]):
         every = [*self._model.parameters()]
         packs = self._packs and all(each.grad is None for each in every)
         of = packs, tuple((each.data_ptr(), each._version) for each in every)
-        if self._made is None or of != self._of:
-            make = quantize if self._precision == "int8" else pack
-            self._made, self._of = in_place(make(self._model) if packs else self._model), of
-        return self._made
+        with _MAKING:
+            if self._made is None or of != self._of:
+                make = quantize if self._precision == "int8" else pack
+                self._made, self._of = in_place(make(self._model) if packs else self._model), of
+            return self._made
 
     @property
     def _packs(self) -> bool:
