@@ -72,10 +72,10 @@ def main() -> None:
             load_installed()
             app = build()
         app()
-    except (ValueError, OSError, RuntimeError) as error:
+    except (ValueError, OSError, RuntimeError, MemoryError) as error:
         if os.environ.get("REGARD_TRACEBACK") or not _is_told(error):
             raise
-        typer.echo(f"error: {error}", err=True)
+        typer.echo(f"error: {_out_of_memory(error) or error}", err=True)
         sys.exit(1)
 
 
@@ -101,4 +101,16 @@ def _is_unknown(app: typer.Typer, argv: list[str]) -> bool:
 
 def _is_told(error: Any) -> bool:
     """Whether the message is meant for the user: an error of ours, or a value that was refused."""
-    return isinstance(error, ValueError | OSError) or type(error).__module__.startswith("regard.")
+    ours = isinstance(error, ValueError | OSError) or type(error).__module__.startswith("regard.")
+    return ours or bool(_out_of_memory(error))
+
+
+def _out_of_memory(error: Any) -> str:
+    """What to do, if that is what it was."""
+    if not isinstance(error, MemoryError) and type(error).__name__ != "OutOfMemoryError":
+        return ""
+    first = str(error).partition("\n")[0][:200] or "the machine has none left"
+    return (
+        f"out of memory ({first}); lower batch.tokens of a training, or --batch-tokens of a command; choose "
+        "a smaller model, or close other programs"
+    )

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from regard.config import check_choices
 from regard.data.batches import prefetch
 from regard.nn.layers import TransformerLayer
+from regard.nn.memory import memory_told
 from regard.train.average import AverageConfig
 from regard.train.engine import STATISTICS, Engine
 from regard.train.objectives import Sums
@@ -302,7 +303,8 @@ class Trainer:
             if parts is None:
                 parts = self.feed.parts(step, self.standing.split)
             try:
-                self.engine.step(step, parts, self._rate)
+                with memory_told():
+                    self.engine.step(step, parts, self._rate)
                 return parts
             except torch.OutOfMemoryError as error:
                 self.engine.forget()

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.data import Packed, Plan, Shape
+from regard.nn.memory import memory_told
 
 Result = TypeVar("Result")
 
@@ -100,7 +101,8 @@ def in_pieces(work: Callable[[int], Result]) -> Result:
     split = 1
     while True:
         try:
-            return work(split)
+            with memory_told():
+                return work(split)
         except torch.OutOfMemoryError:
             if split >= 64:
                 raise

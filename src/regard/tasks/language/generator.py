@@ -20,6 +20,7 @@ import torch
 from regard.config import to_dict
 from regard.decode import DecodeConfig
 from regard.models.decoder import Decoder
+from regard.nn.memory import memory_told
 from regard.tasks.base.faster import Precision, check_precision, settle_precision
 from regard.tasks.base.predictor import Progress, evaluating
 from regard.tasks.language.continuation import Generated, GenerationWarning, Writer, spelled
@@ -309,7 +310,8 @@ class Generator:
     def _decode_within(self, batch: list[Prompt], options: GenerateOptions) -> list[list[Row]]:
         """All at once or, where the device's memory does not do, in halves."""
         try:
-            return write(self.engine.stepper(), self.tokenizer, batch, options)
+            with memory_told():
+                return write(self.engine.stepper(), self.tokenizer, batch, options)
         except torch.OutOfMemoryError:
             if len(batch) == 1:
                 raise
