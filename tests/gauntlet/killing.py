@@ -1,0 +1,134 @@
+"""Runs that are killed without warning, again and again, in processes of their own; then let go to the end.
+
+    python -m tests.gauntlet.killing TASK KILLS SAVES SEED FOLDER      prints what was found, as JSON
+
+Every run must end as the one that nobody killed: the same model, the same checkpoint, the same figures. Of the
+kills, SAVES happen while a file is being written.
+"""
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from safetensors.torch import load_file
+
+from regard.tasks import run
+from tests.settings.corpora import recipes
+
+STEPS = {"steps": 8, "validate_every": 2, "log_every": 1}
+"""Checkpoints are written when a run of the usual settings writes them: seldom."""
+FILES = ("model.safetensors", "checkpoint.safetensors")
+
+
+def child(work: Callable[[], object]) -> int:
+    """A process that does this; its number."""
+    number = os.fork()
+    if number:
+        return number
+    try:
+        work()
+        os._exit(0)
+    except BaseException as error:
+        print(repr(error), file=sys.stderr, flush=True)
+        os._exit(1)
+
+
+def ended(number: int) -> bool:
+    """Whether it came to its end by itself, and well; waits for it."""
+    return os.waitstatus_to_exitcode(os.waitpid(number, 0)[1]) == 0
+
+
+def fit(plain: dict[str, Any], folder: Path, *, slowly: bool = False) -> None:
+    sync = os.fsync
+
+    def slow(descriptor: int) -> None:
+        time.sleep(0.01)  # so that a save takes long enough to be killed in
+        sync(descriptor)
+
+    os.fsync = slow if slowly else sync
+    with (folder / "said").open("a") as said:
+        resumed = (folder / "recipe.toml").exists()
+        run.fit(
+            plain,
+            out=folder,
+            resume=resumed,
+            overwrite=not resumed,
+            check=False,
+            device="cpu",
+            console=Console(file=said),
+        )
+
+
+def kill(number: int, folder: Path, after: float, *, saving: bool) -> bool:
+    """Kill it after so many seconds, and then in the midst of a save, if that is wanted; whether it still lived."""
+    deadline = time.monotonic() + after
+    while time.monotonic() < deadline:
+        if os.waitpid(number, os.WNOHANG)[0]:
+            return False
+        time.sleep(0.001)
+    while saving and not any(folder.glob("*.partial")):
+        if os.waitpid(number, os.WNOHANG)[0]:
+            return False
+        time.sleep(0.0005)
+    os.kill(number, signal.SIGKILL)
+    os.waitpid(number, 0)
+    return True
+
+
+def result(folder: Path) -> tuple[dict[str, Any], dict[str, float]]:
+    tensors = {f"{file} {name}": each for file in FILES for name, each in load_file(folder / file).items()}
+    return tensors, json.loads((folder / "metrics.json").read_text())["valid"]
+
+
+def differences(folder: Path, wanted: tuple[dict[str, Any], dict[str, float]]) -> list[str]:
+    tensors, figures = result(folder)
+    other = [
+        name
+        for name in wanted[0].keys() | tensors.keys()
+        if not _same(wanted[0].get(name), tensors.get(name))
+    ]
+    return [*other[:3], *(name for name in figures if figures[name] != wanted[1].get(name))]
+
+
+def _same(one: Any, other: Any) -> bool:
+    return one is not None and other is not None and torch.equal(one, other)
+
+
+def main(task: str, kills: int, saves: int, seed: int, place: Path) -> dict[str, Any]:
+    chance = random.Random(seed)
+    plain = {**recipes(place / "text")[task], "train": STEPS}
+    (place / "whole").mkdir(parents=True)
+    began = time.monotonic()
+    assert ended(child(lambda: fit(plain, place / "whole"))), "nobody killed it"
+    took = time.monotonic() - began
+    wanted = result(place / "whole")
+    found: dict[str, Any] = {"kills": 0, "saves": 0, "runs": 0, "failures": []}
+    while found["kills"] < kills:
+        folder = place / f"run{found['runs']}"
+        folder.mkdir()
+        found["runs"] += 1
+        for _ in range(chance.randint(1, 3)):
+            saving = found["saves"] < saves
+            number = child(lambda: fit(plain, folder, slowly=saving))  # noqa: B023
+            if kill(number, folder, chance.uniform(0, took), saving=saving):
+                found["kills"] += 1
+                found["saves"] += saving
+        if not ended(child(lambda: fit(plain, folder))):  # noqa: B023
+            found["failures"].append(f"{folder}: not resumed")
+        elif other := differences(folder, wanted):
+            found["failures"].append(f"{folder}: differs in {', '.join(other)}")
+    return found
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    task, kills, saves, seed, place = sys.argv[1:]
+    print(json.dumps(main(task, int(kills), int(saves), int(seed), Path(place))))
