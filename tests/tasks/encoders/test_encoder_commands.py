@@ -56,8 +56,8 @@ def folder_of(path: Path, head: Any, labels: tuple[str, ...] = (), **facts: Any)
     return path
 
 
-def evaluate(model: Path, labelled: Path, console: Console) -> dict[str, Any]:
-    return evaluate_model(model, EvaluateOptions(labelled=[labelled], device="cpu"), console)
+def evaluate(model: Path, labelled: Path, console: Console, **options: Any) -> dict[str, Any]:
+    return evaluate_model(model, EvaluateOptions(labelled=[labelled], device="cpu", **options), console)
 
 
 def said(work: Callable[[Console], object]) -> str:
@@ -223,6 +223,25 @@ def test_a_model_is_evaluated_on_text_as_it_was_trained_on(tmp_path: Path) -> No
     assert found["accuracy"] == pytest.approx(kept["accuracy"])
     assert np.array(found["confusion"]).sum() == 60
     assert "macro_f1" in shown
+    assert found["per_label"]["yes"]["count"] + found["per_label"]["no"]["count"] == 60
+    assert sum(each["count"] for each in found["confused"]) == len(found["errors"])
+    assert len(found["errors"]) == round(60 * (1 - found["accuracy"]))
+    assert f"calibration error {found['calibration']['error']:.4f}" in shown
+    texts = valid.read_text(encoding="utf-8").splitlines()
+    for mistake in found["errors"]:
+        assert texts[mistake["line"] - 1] == f"{mistake['gold']}\t{mistake['text']}"
+    toys.write(tmp_path, "named.tsv", ("sky", "said"), *((toys.sunny(text), text) for text in toys.texts(9)))
+    named = tmp_path / "named.tsv"
+    columns = {"text_column": "said", "label_column": "sky"}
+    errors = {"errors": tmp_path / "errors.tsv", "calibration": tmp_path / "sure.png"}
+    again = evaluate(tmp_path / "model", named, Console(quiet=True), **columns, **errors)
+    assert sum(each["count"] for each in again["per_label"].values()) == 9
+    assert len((tmp_path / "errors.tsv").read_text().splitlines()) == 1 + len(again["errors"])
+    assert (tmp_path / "sure.png").stat().st_size
+    positional = EvaluateOptions(files=[valid], label_column="0", text_column="1", device="cpu")
+    assert evaluate_model(tmp_path / "model", positional, Console(quiet=True)) == found
+    with pytest.raises(ConfigError, match=r"--stride is not for this model: it takes FILE, --labelled, --text-c"):
+        evaluate(tmp_path / "model", valid, Console(quiet=True), stride=3)
     folder = folder_of(tmp_path / "embedder", EmbedConfig())
     with pytest.raises(ConfigError, match="embedders are not measured by regard evaluate"):
         evaluate(folder, valid, Console(quiet=True))
@@ -288,3 +307,10 @@ def test_a_tagger_is_evaluated_span_by_span(tmp_path: Path) -> None:
     assert found["f1"] == pytest.approx(kept["f1"])
     assert found["f1"] > 0.9
     assert found["labels"]["s"]["count"] == sum(tag == "B-s" for each in sentences for _, tag in each)
+    assert found["per_label"] == found["labels"]
+    assert found["calibration"]["error"] < 0.5
+    turned = "\n".join("".join(f"{tag} {word}\n" for word, tag in each) for each in sentences)
+    (tmp_path / "b.conll").write_text(turned, encoding="utf-8")
+    columns = {"text_column": "1", "label_column": "0"}
+    again = evaluate(tmp_path / "model", tmp_path / "b.conll", Console(quiet=True), **columns)
+    assert again["f1"] == found["f1"]

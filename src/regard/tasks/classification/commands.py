@@ -12,6 +12,7 @@ from rich.console import Console
 
 from regard.config import ConfigError
 from regard.tasks.base import metrics
+from regard.tasks.base.analysis import check_files, report
 from regard.tasks.base.evaluation import labelled_data, own_data, say_figures
 from regard.tasks.base.faster import Precision
 from regard.tasks.base.lines import WINDOW, incoming
@@ -20,6 +21,7 @@ from regard.tasks.base.task import EvaluateOptions
 from regard.tasks.base.terminal import counting
 from regard.tasks.classification.classifier import Prediction, open_classifier
 from regard.tasks.classification.data import LabelledCorpus, targets
+from regard.tasks.classification.errors import analyse
 from regard.tasks.classification.recipe import RECIPE
 from regard.tasks.classification.train import measure
 from regard.text import DataError, Origin
@@ -86,10 +88,14 @@ def _written(line: str, prediction: Prediction, as_json: bool, probabilities: bo
 
 
 def evaluate(model: Path, options: EvaluateOptions, console: Console) -> dict[str, Any]:
-    """On text that is written as the training text was."""
+    """On text that is written as the training text was; where it is wrong, too."""
     classifier = open_classifier(model, device=options.device)
-    data = labelled_data(model, RECIPE, options)
+    columns = {"text_column": "text", "second_column": "second", "label_column": "label"}
+    data = labelled_data(model, RECIPE, options, columns=columns, takes=("errors", "calibration"))
+    check_files(options, numbers=classifier.problem == "number")
     records = LabelledCorpus(data, Path()).read("valid")
+    if not records:
+        raise ConfigError(f"{', '.join(map(str, data.valid))}: no texts in it")
     labels = targets(records, classifier.labels, classifier.problem)
     seconds = None if data.second is None else [str(record.second) for record in records]
     scores = classifier.scores([record.text for record in records], seconds)
@@ -99,7 +105,9 @@ def evaluate(model: Path, options: EvaluateOptions, console: Console) -> dict[st
         matrix = metrics.confusion(scores.argmax(axis=1), labels, len(classifier.labels))
         metrics.render_confusion(matrix, classifier.labels, console)
         figures |= {"confusion": matrix.tolist(), "labels": list(classifier.labels)}
-    return figures
+    found = analyse(classifier, scores, labels, records)
+    report(found, options, console)
+    return figures | found.to_dict()
 
 
 def examples(model: Path, device: str) -> tuple[str, list[float]]:
