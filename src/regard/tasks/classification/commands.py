@@ -18,7 +18,7 @@ from regard.tasks.base.faster import Precision
 from regard.tasks.base.lines import WINDOW, incoming
 from regard.tasks.base.reading import TooLong, quietly
 from regard.tasks.base.task import EvaluateOptions
-from regard.tasks.base.terminal import counting
+from regard.tasks.base.terminal import counting, say
 from regard.tasks.classification.classifier import Prediction, open_classifier
 from regard.tasks.classification.data import LabelledCorpus, targets
 from regard.tasks.classification.errors import analyse
@@ -35,6 +35,8 @@ def classify(
     device: str = "auto",
     as_json: bool = False,
     probabilities: bool = False,
+    top_k: int | None = None,
+    min_probability: float | None = None,
     too_long: TooLong = "cut",
     precision: Precision | None = None,
     words: bool = False,
@@ -43,6 +45,7 @@ def classify(
 ) -> None:
     """Line by line: label, probability, text. Where the model was trained on pairs, a line is a text, a tab
     and the other text. With `words`, those of the lines, by the vectors of others that are labelled."""
+    _check_probabilities(top_k, min_probability, words)
     if words != (labelled is not None):
         raise ConfigError(
             "--words needs --labelled FILE, words whose labels are known, and that needs --words"
@@ -52,17 +55,34 @@ def classify(
         by_words(model, file, labelled=labelled, layer=layer, device=device, as_json=as_json, out=out)
         return
     classifier = open_classifier(model, device=device, precision=precision)
+    if classifier.problem == "number" and (top_k is not None or min_probability is not None):
+        raise ConfigError("--top-k and --min-probability are for labels, but this model gives numbers")
+    most = top_k or (len(classifier.labels) if probabilities else 0)
     lines = incoming(file)
     window = 1 if file == "-" and sys.stdin.isatty() else WINDOW
     with counting("lines", beside=out) as advance:
-        number = 0
+        number = unsure = 0
         while chunk := list(islice(lines, window)):
             firsts, seconds = _columns(chunk, file, number)
             found = classifier.classify(firsts, seconds, too_long=too_long, progress=advance)
             for line, prediction in zip(chunk, found, strict=True):
-                out.write(_written(line, prediction, as_json, probabilities) + "\n")
+                kept = prediction if min_probability is None else prediction.sure(min_probability)
+                unsure += len(kept.labels) < max(len(prediction.labels), 1)
+                out.write(_written(line, kept, as_json, most, min_probability) + "\n")
             out.flush()
             number += len(chunk)
+    if min_probability is not None and unsure:
+        what = f"no label, or not all, as they are less likely than {min_probability:g}"
+        say(Console(stderr=True), f"{unsure} of {number} lines have {what}")
+
+
+def _check_probabilities(top_k: int | None, min_probability: float | None, words: bool) -> None:
+    if top_k is not None and top_k < 1:
+        raise ConfigError(f"--top-k {top_k}: give 1 or more")
+    if min_probability is not None and not 0 <= min_probability <= 1:
+        raise ConfigError(f"--min-probability {min_probability:g}: a probability is from 0 to 1")
+    if words and (top_k is not None or min_probability is not None):
+        raise ConfigError("--top-k and --min-probability are for texts: leave them out with --words")
 
 
 def _columns(lines: Sequence[str], file: str, before: int) -> tuple[list[str], list[str] | None]:
@@ -76,15 +96,25 @@ def _columns(lines: Sequence[str], file: str, before: int) -> tuple[list[str], l
     return [row[0] for row in cells], [row[1] for row in cells] if width == 2 else None
 
 
-def _written(line: str, prediction: Prediction, as_json: bool, probabilities: bool) -> str:
+def _written(
+    line: str, prediction: Prediction, as_json: bool, most: int, min_probability: float | None
+) -> str:
+    """`most` labels with their probabilities; 0 for those that are chosen."""
+    likely = {
+        name: chance
+        for name, chance in prediction.top(most or len(prediction.probabilities)).items()
+        if chance >= (min_probability or 0.0)
+    }
     if as_json:
-        return json.dumps({"text": line, **prediction.to_dict()}, ensure_ascii=False)
+        shares = {"probabilities": likely} if prediction.probabilities and most else {}
+        return json.dumps({"text": line, **prediction.to_dict(), **shares}, ensure_ascii=False)
     if not prediction.probabilities:
         return f"{prediction.value:.4f}\t{line}"
-    if probabilities:
-        shares = " ".join(f"{name}={chance:.4f}" for name, chance in prediction.probabilities.items())
-        return f"{shares}\t{line}"
-    return f"{','.join(prediction.labels)}\t{prediction.value:.4f}\t{line}"
+    nothing = "" if min_probability is None else "-"
+    if most:
+        listed = " ".join(f"{name}={chance:.4f}" for name, chance in likely.items())
+        return f"{listed or nothing}\t{line}"
+    return f"{','.join(prediction.labels) or nothing}\t{prediction.value:.4f}\t{line}"
 
 
 def evaluate(model: Path, options: EvaluateOptions, console: Console) -> dict[str, Any]:
