@@ -143,7 +143,8 @@ def report(found: Analysis, options: EvaluateOptions, console: Console) -> None:
         say(console, f"calibration error {found.calibration.error:.4f} ({len(found.calibration.bins)} bins)")
     if options.errors is not None:
         write_mistakes(options.errors, found.mistakes)
-        say(console, f"{options.errors}: {len(found.mistakes):,} mistakes")
+        what = "mistakes" if found.labels else "texts, the farthest off first"
+        say(console, f"{options.errors}: {len(found.mistakes):,} {what}")
     if options.calibration is not None and found.calibration is not None:
         import_module("regard.look.plot_calibration").draw_calibration(found.calibration, options.calibration)
         say(console, f"{options.calibration}: how far probabilities can be trusted")
@@ -198,4 +199,5 @@ def _line(mistake: Mistake) -> str:
         text = text[: LONGEST_TEXT - 1] + "…"
     sure = "" if mistake.probability is None else f"{mistake.probability:.4f}  "
     place = f"{Path(mistake.origin.file).name}:{mistake.origin.line}"
-    return f"{sure:>9}{place}  {mistake.gold} taken for {mistake.predicted}:  {text}"
+    labels = f"{mistake.gold or 'nothing'} taken for {mistake.predicted or 'nothing'}"
+    return f"{sure:>9}{place}  {labels}:  {text}"
