@@ -43,7 +43,7 @@ it does.
 GROUPS: dict[str, tuple[str, list[Any]]] = {
     "Training and opening": (
         "A recipe becomes a model folder; a model folder becomes a predictor.",
-        ["fit", "load", "save", "Predictor"],
+        ["fit", "load", "save", "to_dicts", "Predictor"],
     ),
     "Translation": ("", ["Translator", Translation, Alternative]),
     "Pretraining": ("", ["Filler", Filled, Candidate]),

@@ -187,8 +187,8 @@ SHOWN = {
         "The old house",
     ],
     "docs/tasks/translation.md": ["Verdict: fit for training", "chrF"],
-    "docs/tasks/classification.md": ["accuracy", "macro_f1"],
-    "docs/tasks/tagging.md": ["accuracy", "f1"],
+    "docs/tasks/classification.md": ["accuracy", "macro_f1", "precision", "calibration error", "parameters"],
+    "docs/tasks/tagging.md": ["accuracy", "f1", "calibration error"],
     "docs/tasks/answering.md": ["exact", "f1", "letters.txt:"],
     "docs/tasks/embedding.md": ["cosine"],
     "docs/tasks/language.md": ['"prompt": "The river"', "bits per byte"],
@@ -198,6 +198,7 @@ SHOWN = {
 MADE = {
     "README.md": ["letter.de", "runs/mine/curve.png", "runs/for-transformers/model.safetensors", "page.html"],
     "docs/tasks/answering.md": ["answers.jsonl"],
+    "docs/tasks/classification.md": ["errors.tsv", "sure.png", "figures.json"],
     "docs/tasks/embedding.md": ["letters.npy"],
     "docs/tasks/language.md": ["runs/gpt2/model.safetensors"],
     "docs/trace.md": ["heads.png", "runs/pruned/model.safetensors"],

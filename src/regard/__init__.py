@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from regard.tasks.base.measures import Metric as Metric
     from regard.tasks.base.predictor import Predictor as Predictor
     from regard.tasks.base.predictor import save as save
+    from regard.tasks.base.results import to_dicts as to_dicts
     from regard.tasks.base.task import Task as Task
     from regard.tasks.classification.classifier import Classifier as Classifier
     from regard.tasks.embedding.embedder import Embedder as Embedder
@@ -57,6 +58,7 @@ _HOMES = {
     "load_plugin": "plugins",
     "register": "plugins",
     "save": "tasks.base.predictor",
+    "to_dicts": "tasks.base.results",
     "trace": "look.tracing",
 }
 """Importing regard does not import torch; using it does."""
@@ -82,6 +84,7 @@ __all__ = [
     "load_plugin",
     "register",
     "save",
+    "to_dicts",
     "trace",
 ]
 

@@ -2,8 +2,8 @@
 
     python -m tests.gauntlet.killing TASK KILLS SAVES SEED FOLDER      prints what was found, as JSON
 
-Every run must end as the one that nobody killed: the same model, the same checkpoint, the same figures. Of the
-kills, SAVES happen while a file is being written.
+Every run must end as the one that nobody killed: the same model, the same checkpoint, the same figures. Of
+the kills, SAVES happen while a file is being written.
 """
 
 import json
@@ -37,7 +37,8 @@ def child(work: Callable[[], object]) -> int:
         work()
         os._exit(0)
     except BaseException as error:
-        print(repr(error), file=sys.stderr, flush=True)
+        sys.stderr.write(f"{error!r}\n")
+        sys.stderr.flush()
         os._exit(1)
 
 
@@ -68,7 +69,7 @@ def fit(plain: dict[str, Any], folder: Path, *, slowly: bool = False) -> None:
 
 
 def kill(number: int, folder: Path, after: float, *, saving: bool) -> bool:
-    """Kill it after so many seconds, and then in the midst of a save, if that is wanted; whether it still lived."""
+    """Kill it after so many seconds, and then in the midst of a save, if that is wanted; whether it lived."""
     deadline = time.monotonic() + after
     while time.monotonic() < deadline:
         if os.waitpid(number, os.WNOHANG)[0]:
@@ -131,4 +132,4 @@ def main(task: str, kills: int, saves: int, seed: int, place: Path) -> dict[str,
 if __name__ == "__main__":
     torch.set_num_threads(1)
     task, kills, saves, seed, place = sys.argv[1:]
-    print(json.dumps(main(task, int(kills), int(saves), int(seed), Path(place))))
+    sys.stdout.write(json.dumps(main(task, int(kills), int(saves), int(seed), Path(place))) + "\n")

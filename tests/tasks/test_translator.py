@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 import re
 
 import pytest
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 from regard.decode import DecodeConfig, Hypothesis
 from regard.nn.native import attention as native_attention
 from regard.nn.native import linear as native_linear
+from regard.nn.quantized import quantize
+from regard.tasks.base.describe import count_parameters
 from regard.tasks.translation import engine as module
-from regard.tasks.translation.pieces import Piece, combine, in_batches, in_small_batches
+from regard.tasks.translation.pieces import Piece, combine, in_batches, in_small_batches, number_sources
 from regard.tasks.translation.result import Translation, TranslationWarning
 from regard.tasks.translation.translator import Translator, encode_sources
 from regard.text import DataError, Tokenizer, TokenizerConfig
@@ -514,3 +517,34 @@ def test_8_bits_translate_nearly_alike():
     assert [each.score for each in exact] != [each.score for each in rounded]
     near = sum(abs(a.score - b.score) < 0.1 * abs(a.score) for a, b in zip(exact, rounded, strict=True))
     assert near >= 9  # others have chosen another word
+
+
+@pytest.mark.parametrize("prefix", ["", "mirror"])
+@pytest.mark.parametrize("text", ["harbour silver", "harbour. Mirror garden. " * 12])
+def test_confidence_is_the_geometric_mean_of_the_probabilities_of_what_was_written(text, prefix):
+    random = translator(decoding=DecodeConfig(beam=2, n_best=2, maximum=6))
+    found = random.translate(text, prefixes=prefix)
+    options = random.options()
+    pieces = random.plan(number_sources([text], [None], [prefix], None, 1), options)
+    with random.ready():
+        results = random.decode(pieces, options)
+    both = [(piece, result.hypotheses[0]) for piece, result in zip(pieces, results, strict=True)]
+    written = sum(len(best.ids) - len(piece.prefix) + best.finished for piece, best in both)
+    assert found.pieces == len(pieces)
+    assert found.confidence == pytest.approx(math.exp(found.score / written), rel=1e-4)
+    assert all(0 < each.confidence <= 1 for each in found.alternatives)
+    assert found.to_dict()["confidence"] == found.confidence == found.alternatives[0].confidence
+    assert random.translate(" ").confidence == 1
+
+
+def test_a_translator_tells_its_languages():
+    shown = repr(translator("transformer, sinusoidal", "de", "fr"))
+    assert shown.startswith("Translator\n  task        translate\n  parameters  ")
+    assert "  languages   2: de, fr" in shown
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="8 bits need oneDNN")
+def test_a_translator_in_8_bits_has_as_many_parameters():
+    own = translator().model
+    parameters = sum(parameter.numel() for parameter in own.parameters())
+    assert count_parameters(quantize(own)) == count_parameters(own) == parameters

@@ -28,6 +28,7 @@ reveal_type(translator)  # Translator
 reveal_type(translator.translate("One."))  # Translation
 reveal_type(translator.translate(["One.", "Two."]))  # list[Translation]
 reveal_type(translator.translate("One.").text)  # str
+reveal_type(translator.translate("One.").confidence)  # float
 decoding = regard.DecodeConfig(beam=4, n_best=2)
 reveal_type(decoding)  # DecodeConfig
 reveal_type(translator.translate("One.", decoding=decoding, align=True))  # Translation
@@ -37,14 +38,18 @@ classifier = regard.load(Path("runs/b"), kind=regard.Classifier, device="cpu", p
 reveal_type(classifier.classify("A text."))  # Prediction
 reveal_type(classifier.classify(["A text.", "Another."]))  # list[Prediction]
 reveal_type(classifier.classify("A text.").probabilities)  # dict[str, float]
+reveal_type(classifier.predict(["A text."]).shape)  # tuple[Any, ...]
+reveal_type(regard.to_dicts(classifier.classify(["A text."])))  # list[dict[str, Any]]
 
 tagger = regard.load("runs/c", regard.Tagger)
 reveal_type(tagger.tag("Ann met Bob."))  # TaggedWords
 reveal_type(tagger.tag([["Ann", "met", "Bob", "."]]))  # list[TaggedWords]
 reveal_type(tagger.tag("Ann met Bob.").tags)  # tuple[str, ...]
+reveal_type(tagger.predict(["Ann met Bob."]))  # list[list[str]]
 
 embedder = regard.load("runs/d", regard.Embedder)
 reveal_type(embedder.embed(["A text."]).shape)  # tuple[Any, ...]
+reveal_type(embedder.encode(["A text."]).shape)  # tuple[Any, ...]
 
 filler = regard.load("runs/e", regard.Filler)
 reveal_type(filler.fill("A [MASK]."))  # Filled

@@ -94,22 +94,47 @@ def train(
 @command("regard.tasks.evaluate", decoding=("beam", "length_penalty"))
 def evaluate(
     model: Annotated[Path, typer.Argument(help="A model folder, or a file of translations.")],
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="Labelled text for a classifier, tagger or answerer; text to predict for a language model."
+        ),
+    ] = None,
     source: Annotated[Path | None, typer.Option("--source", help="What is translated.")] = None,
     references: Annotated[
         list[Path] | None, typer.Option("--reference", help="How it should be; may be repeated.")
     ] = None,
     labelled: Annotated[
         list[Path] | None,
-        typer.Option("--labelled", help="For a classifier or tagger: text written as its training text was."),
+        typer.Option("--labelled", help="The same as FILES, for a classifier, tagger or answerer."),
     ] = None,
     text: Annotated[
-        list[Path] | None, typer.Option("--text", help="For a language model: text to predict.")
+        list[Path] | None, typer.Option("--text", help="The same as FILES, for a language model.")
+    ] = None,
+    text_column: Annotated[
+        str | None,
+        typer.Option("--text-column", help="Of the text, or a tagger's words: a name, or a number from 0."),
+    ] = None,
+    second_column: Annotated[
+        str | None, typer.Option("--second-column", help="Of a classifier's other text, likewise.")
+    ] = None,
+    label_column: Annotated[
+        str | None,
+        typer.Option("--label-column", help="Of the label, or a tagger's tags; columns are as in training."),
+    ] = None,
+    errors: Annotated[
+        Path | None, typer.Option("--errors", help="Write every mistake, to .tsv, .csv or .jsonl.")
+    ] = None,
+    calibration: Annotated[
+        Path | None,
+        typer.Option("--calibration", help="Draw how far probabilities can be trusted: .png, .svg, .pdf."),
     ] = None,
     stride: Annotated[
-        int, typer.Option("--stride", help="With --text: windows move on by so many tokens; 0: half of one.")
+        int,
+        typer.Option("--stride", help="Of a language model's windows, in tokens; 0: half of one."),
     ] = 0,
     context: Annotated[
-        int, typer.Option("--context", help="With --text: tokens of a window; 0: as in training.")
+        int, typer.Option("--context", help="Of a language model: tokens of a window; 0: as in training.")
     ] = 0,
     scaling: Annotated[
         Literal["none", "linear", "ntk", "yarn"],
@@ -132,7 +157,8 @@ def evaluate(
     """How good is a model?
 
     A translator: BLEU, chrF and TER, and whether it is better than another. A classifier or tagger: accuracy,
-    F1 and what fits. A language model: perplexity."""
+    F1 of each label, what is confused with what, the worst mistakes, calibration. A language model:
+    perplexity."""
 
 
 @command("regard.deploy.exchange")

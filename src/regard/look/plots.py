@@ -40,10 +40,10 @@ _FAMILIES = (
 """The first that has a character draws it. matplotlib brings the first along."""
 
 
-def check_out(out: Path) -> None:
+def check_out(out: Path, option: str = "--out") -> None:
     """Before any work is done for it."""
     if out.suffix.lower() not in FORMATS:
-        raise ConfigError(f"--out {out}: a picture is {', '.join(FORMATS)}; end the name in one of these")
+        raise ConfigError(f"{option} {out}: a picture is {', '.join(FORMATS)}; end the name in one of these")
 
 
 def save(figure: "Figure", out: Path) -> None:

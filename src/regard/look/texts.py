@@ -53,7 +53,7 @@ def trace_reading(task: EncoderPredictor, text: str, second: str | None = None, 
     >>> traced.read.tokens
     ('[CLS]', 'the', 'bank', 'by', 'the', 'river', '.', '[SEP]')
     """
-    found = task.encode(text, second)
+    found = task.read_text(text, second)
     encoding = found.encoding
     if found.words is not None:
         own = zip(encoding.words, encoding.offsets, strict=True)

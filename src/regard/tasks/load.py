@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TypeVar, overload
 
+from regard.tasks.base.describe import Described
 from regard.tasks.base.faster import Precision
 from regard.tasks.base.folder import FolderError
 from regard.tasks.base.predictor import Predictor
@@ -42,4 +43,7 @@ def load(
             (each.command for each in all_tasks() if issubclass(each.predictor, kind)), kind.__name__
         )
         raise FolderError(f"{folder}: this is a model for regard {task.command}, not for regard {wanted}")
-    return task.open(folder, device=device, precision=precision)
+    found = task.open(folder, device=device, precision=precision)
+    if isinstance(found, Described):
+        found.folder = Path(folder)
+    return found

@@ -11,7 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
@@ -19,6 +19,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from regard.text.specials import BYTES, Specials, check_specials, guard, template
 from regard.text.unigram import learn_pieces
 
+Texts = TypeVar("Texts")
 Kind = Literal["bpe", "byte-bpe", "wordpiece", "unigram", "characters", "words", "whitespace"]
 Normalisation = Literal["none", "nfc", "nfkc"]
 
@@ -75,15 +76,27 @@ class TokenizerConfig:
 
 
 def each_text(texts: Iterable[str]) -> Iterator[str]:
-    """The texts, checked to be text."""
+    """The texts, checked to be text: of a list, an array, or a column of a data frame."""
     if isinstance(texts, str):
         raise TypeError(f"{texts!r:.40} is one string, but many are taken: pass a list of lines")
-    for text in texts:
+    for number, text in enumerate(no_table(texts)):
         if not isinstance(text, str):
-            raise TypeError(
-                f"a {type(text).__name__} is no text: pass texts, as (line.text for line in read_lines(path))"
-            )
+            raise TypeError(f"a {type(text).__name__} is no text: {_way_out(text, number)}")
         yield text
+
+
+def _way_out(value: object, number: int) -> str:
+    if value is None or value != value:
+        return f"text {number} is missing; leave it out, or fill it in"
+    return "pass texts, as (line.text for line in read_lines(path))"
+
+
+def no_table(texts: Texts) -> Texts:
+    """Refuse a whole data frame, which would give the names of its columns."""
+    if hasattr(texts, "columns"):
+        kind = type(texts).__name__
+        raise TypeError(f"a {kind} is a table: pass the column of the texts, as table['text']")
+    return texts
 
 
 def train(lines: Iterable[str], config: TokenizerConfig) -> tokenizers.Tokenizer:

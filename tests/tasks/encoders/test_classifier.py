@@ -1,9 +1,13 @@
 import warnings
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import accuracy_score
 
+import regard
 from regard.layout import Layout
 from regard.models.heads import ClassifyConfig, EmbedConfig, PoolConfig
 from regard.tasks.base.reading import ReadingWarning
@@ -150,3 +154,72 @@ def test_what_does_not_classify_or_has_other_labels_is_refused() -> None:
     for labels in (NAMES[:2], (*NAMES, "never"), ()):
         with pytest.raises(ValueError, match=rf"{len(labels)} labels.* 3 "):
             Classifier(toys.reader(), labels)
+
+
+class Column:
+    """As a Series of pandas or polars: it can be counted and gone through, and places are not numbers."""
+
+    def __init__(self, values: list[Any]) -> None:
+        self.values = values
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.values)
+
+    def __getitem__(self, name: Any) -> Any:
+        raise KeyError(name)
+
+    def to_list(self) -> list[Any]:
+        return self.values
+
+
+class Frame(Column):
+    columns = ("text", "label")
+
+
+def test_predictions_are_as_scikit_learn_has_them() -> None:
+    texts = list(toys.texts(20))
+    own = classifier()
+    found = own.classify(texts)
+    assert own.classes_.tolist() == list(NAMES)
+    assert own.predict(texts).tolist() == [each.label for each in found]
+    chances = own.predict_proba(texts)
+    np.testing.assert_allclose(chances, [[each.probabilities[name] for name in NAMES] for each in found])
+    np.testing.assert_allclose(chances.sum(axis=1), 1)
+    assert accuracy_score(own.predict(texts), own.classes_[chances.argmax(axis=1)]) == 1
+    several = classifier(problem="multi")
+    chosen = [[name in each.labels for name in NAMES] for each in several.classify(texts)]
+    assert several.predict(texts).tolist() == chosen
+    number = classifier(problem="number")
+    assert number.predict(texts).tolist() == [each.value for each in number.classify(texts)]
+    with pytest.raises(ValueError, match="no probabilities: use predict"):
+        number.predict_proba(texts)
+    with pytest.raises(TypeError, match="is one string, but many are taken"):
+        own.predict("sun")
+    assert own.predict([]).shape == (0,)
+
+
+def test_texts_may_be_a_column_or_an_array() -> None:
+    texts = list(toys.texts(5))
+    own = classifier()
+    found = own.classify(texts, texts)
+    assert own.classify(Column(texts), Column(texts)) == found
+    assert own.classify(np.array(texts), np.array(texts)) == found
+    assert own.classify(iter(texts), iter(texts)) == found
+    with pytest.raises(
+        TypeError, match=r"a Frame is a table: pass the column of the texts, as table\['text'\]"
+    ):
+        own.classify(Frame(texts))
+    for missing in (None, float("nan")):
+        with pytest.raises(TypeError, match="text 1 is missing; leave it out, or fill it in"):
+            own.classify(Column(["sun", missing]))
+
+
+def test_results_become_rows() -> None:
+    texts = list(toys.texts(3))
+    own = classifier()
+    rows = regard.to_dicts(own.classify(texts))
+    assert [row["label"] for row in rows] == own.predict(texts).tolist()
+    assert [row["probability"] for row in rows] == own.predict_proba(texts).max(axis=1).tolist()

@@ -186,3 +186,10 @@ def test_words_of_no_texts_or_in_no_layers() -> None:
         own.words("sun rain")
     with pytest.raises(ValueError, match="layers"):
         own.words(["sun"], layers=[])
+
+
+def test_encode_is_embed() -> None:
+    own, texts = embedder(), list(toys.texts(4))
+    assert np.array_equal(own.encode(texts), own.embed(texts))
+    assert np.array_equal(own.encode(np.array(texts), pool="max"), own.embed(texts, pool="max"))
+    assert own.encode(texts[0]).shape == own.embed(texts[0]).shape

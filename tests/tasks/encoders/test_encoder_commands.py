@@ -56,8 +56,8 @@ def folder_of(path: Path, head: Any, labels: tuple[str, ...] = (), **facts: Any)
     return path
 
 
-def evaluate(model: Path, labelled: Path, console: Console) -> dict[str, Any]:
-    return evaluate_model(model, EvaluateOptions(labelled=[labelled], device="cpu"), console)
+def evaluate(model: Path, labelled: Path, console: Console, **options: Any) -> dict[str, Any]:
+    return evaluate_model(model, EvaluateOptions(labelled=[labelled], device="cpu", **options), console)
 
 
 def said(work: Callable[[Console], object]) -> str:
@@ -110,6 +110,72 @@ def test_lines_are_classified_in_order_plain_and_as_json(tmp_path: Path, text: s
             )
         else:
             assert [line.split("\t")[0] for line in lines] == [each.label for each in own]
+
+
+def classified(folder: Path, text: str, **how: Any) -> list[str]:
+    page = io.StringIO()
+    commands.classify(folder, text, out=page, device="cpu", **how)
+    return page.getvalue().splitlines()
+
+
+def test_the_likeliest_labels_are_given_and_unlikely_ones_left_out(tmp_path: Path, text: str, capsys) -> None:
+    folder = folder_of(tmp_path / "model", ClassifyConfig(labels=3), ("a", "b", "c"))
+    own = load(folder, Classifier, device="cpu").classify(Path(text).read_text().splitlines())
+    pairs = list(zip(own, classified(folder, text, top_k=2), strict=True))
+    for each, line in pairs:
+        assert line.split("\t")[0] == " ".join(f"{name}={chance:.4f}" for name, chance in each.top(2).items())
+    assert [
+        len(json.loads(line)["probabilities"]) for line in classified(folder, text, top_k=2, as_json=True)
+    ] == [
+        2,
+        2,
+        2,
+    ]
+    capsys.readouterr()
+    least = sorted(each.value for each in own)[1]
+    labels = [line.split("\t")[0] for line in classified(folder, text, min_probability=least)]
+    assert labels == [each.label if each.value >= least else "-" for each in own]
+    assert "1 of 3 lines" in capsys.readouterr().err
+    plain = [json.loads(line) for line in classified(folder, text, min_probability=least, as_json=True)]
+    assert [each["label"] or "-" for each in plain] == labels
+    assert all(each["probability"] == max(each["probabilities"].values()) for each in plain)
+    both = [line.split("\t")[0] for line in classified(folder, text, min_probability=1.0, top_k=2)]
+    assert both == ["-"] * 3
+    for how, match in (
+        ({"top_k": 0}, "1 or more"),
+        ({"min_probability": 1.5}, "from 0 to 1"),
+        ({"top_k": 1, "words": True, "labelled": Path("x")}, "leave them out with --words"),
+    ):
+        with pytest.raises(ConfigError, match=match):
+            classified(folder, text, **how)
+    numbers = folder_of(tmp_path / "numbers", ClassifyConfig(labels=1), problem="number")
+    with pytest.raises(ConfigError, match="gives numbers"):
+        classified(numbers, text, min_probability=0.5)
+
+
+def test_a_predictor_tells_what_it_is(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "<b>", ClassifyConfig(labels=10), tuple("abcdefghij"))
+    classifier = load(folder, Classifier, device="cpu")
+    parameters = sum(each.numel() for each in classifier.model.parameters())
+    assert repr(classifier).splitlines() == [
+        "Classifier",
+        "  task        classify",
+        f"  parameters  {parameters:,}",
+        "  labels      10: a, b, c, d, e, f, g, h, ...",
+        "  longest     64 tokens",
+        "  precision   float32 on cpu",
+        f"  folder      {folder}",
+    ]
+    (folder / "metrics.json").write_text('{"metric": "mcc", "valid": {"mcc": 0.51234}}', encoding="utf-8")
+    assert repr(classifier).splitlines()[-1] == "  mcc         0.5123 on validation text"
+    shown = classifier._repr_html_()
+    assert "<td>classify</td>" in shown
+    assert "&lt;b&gt;" in shown
+    assert "<b>" not in shown
+    (folder / "metrics.json").write_text("[1, 2]", encoding="utf-8")
+    assert "mcc" not in repr(classifier)
+    assert "folder" not in repr(classifier.with_model(classifier.model))
+    assert repr(load(folder_of(tmp_path / "e", EmbedConfig()), device="cpu")).startswith("Embedder\n")
 
 
 def test_lines_of_pairs_must_all_be_pairs(tmp_path: Path) -> None:
@@ -223,6 +289,27 @@ def test_a_model_is_evaluated_on_text_as_it_was_trained_on(tmp_path: Path) -> No
     assert found["accuracy"] == pytest.approx(kept["accuracy"])
     assert np.array(found["confusion"]).sum() == 60
     assert "macro_f1" in shown
+    assert found["per_label"]["yes"]["count"] + found["per_label"]["no"]["count"] == 60
+    assert sum(each["count"] for each in found["confused"]) == len(found["errors"])
+    assert len(found["errors"]) == round(60 * (1 - found["accuracy"]))
+    assert f"calibration error {found['calibration']['error']:.4f}" in shown
+    texts = valid.read_text(encoding="utf-8").splitlines()
+    for mistake in found["errors"]:
+        assert texts[mistake["line"] - 1] == f"{mistake['gold']}\t{mistake['text']}"
+    toys.write(tmp_path, "named.tsv", ("sky", "said"), *((toys.sunny(text), text) for text in toys.texts(9)))
+    named = tmp_path / "named.tsv"
+    columns = {"text_column": "said", "label_column": "sky"}
+    errors = {"errors": tmp_path / "errors.tsv", "calibration": tmp_path / "sure.png"}
+    again = evaluate(tmp_path / "model", named, Console(quiet=True), **columns, **errors)
+    assert sum(each["count"] for each in again["per_label"].values()) == 9
+    assert len((tmp_path / "errors.tsv").read_text().splitlines()) == 1 + len(again["errors"])
+    assert (tmp_path / "sure.png").stat().st_size
+    positional = EvaluateOptions(files=[valid], label_column="0", text_column="1", device="cpu")
+    assert evaluate_model(tmp_path / "model", positional, Console(quiet=True)) == found
+    with pytest.raises(
+        ConfigError, match=r"--stride is not for this model: it takes FILE, --labelled, --text-c"
+    ):
+        evaluate(tmp_path / "model", valid, Console(quiet=True), stride=3)
     folder = folder_of(tmp_path / "embedder", EmbedConfig())
     with pytest.raises(ConfigError, match="embedders are not measured by regard evaluate"):
         evaluate(folder, valid, Console(quiet=True))
@@ -288,3 +375,10 @@ def test_a_tagger_is_evaluated_span_by_span(tmp_path: Path) -> None:
     assert found["f1"] == pytest.approx(kept["f1"])
     assert found["f1"] > 0.9
     assert found["labels"]["s"]["count"] == sum(tag == "B-s" for each in sentences for _, tag in each)
+    assert found["per_label"] == found["labels"]
+    assert found["calibration"]["error"] < 0.5
+    turned = "\n".join("".join(f"{tag} {word}\n" for word, tag in each) for each in sentences)
+    (tmp_path / "b.conll").write_text(turned, encoding="utf-8")
+    columns = {"text_column": "1", "label_column": "0"}
+    again = evaluate(tmp_path / "model", tmp_path / "b.conll", Console(quiet=True), **columns)
+    assert again["f1"] == found["f1"]

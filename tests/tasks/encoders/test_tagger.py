@@ -313,3 +313,12 @@ def test_names_tell_the_format_or_it_is_asked_for(tmp_path):
         tagger().tag_file(tmp_path / "in.txt", tmp_path / "in.txt")
     with pytest.raises(ValueError, match="columns of conll have no names"):
         tagger().tag_file(tmp_path / "in.txt", io.StringIO(), format="conll", tag="UPOS")
+
+
+def test_predict_gives_the_tags_of_each_sentence():
+    own = tagger()
+    sentences = [["a", "bc"], ["d"], ["e", "f", "gh"]]
+    assert own.predict(sentences) == [list(each.tags) for each in own.tag(sentences)]
+    assert own.predict(np.array(["a bc", "d"])) == [list(each.tags) for each in own.tag(["a bc", "d"])]
+    with pytest.raises(TypeError, match="a float is no text"):
+        own.predict([["a", float("nan")]])

@@ -1,6 +1,6 @@
 """Answering with a trained model: questions and texts in, stretches of the texts out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, cast, overload
@@ -17,6 +17,7 @@ from regard.tasks.base.folder import FolderError, read_config
 from regard.tasks.base.predictor import Progress
 from regard.tasks.base.reading import EncoderPredictor, Piece, Reader
 from regard.text import DataError, Origin
+from regard.text.training import each_text
 
 LONGEST_ANSWER = 30
 """Tokens of an answer, where nothing else says."""
@@ -119,8 +120,8 @@ class Answerer(EncoderPredictor):
     @overload
     def answer(
         self,
-        questions: Sequence[str],
-        contexts: str | Sequence[str],
+        questions: Iterable[str],
+        contexts: str | Iterable[str],
         *,
         n_best: int = 5,
         progress: Progress | None = None,
@@ -128,8 +129,8 @@ class Answerer(EncoderPredictor):
 
     def answer(
         self,
-        questions: str | Sequence[str],
-        contexts: str | Sequence[str],
+        questions: str | Iterable[str],
+        contexts: str | Iterable[str],
         *,
         n_best: int = 5,
         progress: Progress | None = None,
@@ -140,7 +141,8 @@ class Answerer(EncoderPredictor):
             return self.answer([questions], contexts, n_best=n_best)[0]
         if n_best < 1:
             raise ValueError(f"n_best={n_best} must be at least 1")
-        texts = [contexts] * len(questions) if isinstance(contexts, str) else [*contexts]
+        questions = [*each_text(questions)]
+        texts = [contexts] * len(questions) if isinstance(contexts, str) else [*each_text(contexts)]
         if len(texts) != len(questions):
             raise ValueError(f"{len(texts)} contexts for {len(questions)} questions: give one for each")
         laid = self.lay_out(questions, texts)

@@ -90,9 +90,10 @@ def render(found: Answered, out: TextIO, *, titled: bool, where: Sequence[str] =
 def evaluate(model: Path, options: EvaluateOptions, console: Console) -> dict[str, Any]:
     """On questions that are written as the training questions were; with the threshold that was learned."""
     answerer = open_answerer(model, device=options.device)
-    records = QuestionCorpus(labelled_data(model, RECIPE, options), Path()).read("valid")
+    data = labelled_data(model, RECIPE, options)
+    records = QuestionCorpus(data, Path()).read("valid")
     if not records:
-        raise ConfigError(f"{', '.join(map(str, options.labelled))}: no questions in it")
+        raise ConfigError(f"{', '.join(map(str, data.valid))}: no questions in it")
     laid = answerer.lay_out([each.text for each in records], [each.context for each in records])
     figures = measure(answerer, QuestionSplit(records, laid))
     say_figures(console, figures)

@@ -1,7 +1,7 @@
-"""How good a model is on labelled text: what `regard evaluate MODEL --labelled FILE` shares between tasks."""
+"""How good a model is on labelled text: what `regard evaluate MODEL FILE` shares between tasks."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +14,43 @@ from regard.tasks.base.task import EvaluateOptions
 from regard.tasks.base.terminal import say
 
 
-def labelled_data(model: Path, spec: RecipeSpec[Any], options: EvaluateOptions) -> Any:
-    """The [data] of the recipe that trained a model, with these files in place of its own, to validate on."""
-    options.only("labelled")
-    if not options.labelled:
-        raise ConfigError("this model is measured on labelled text: give --labelled FILE")
+def labelled_data(
+    model: Path,
+    spec: RecipeSpec[Any],
+    options: EvaluateOptions,
+    *,
+    columns: Mapping[str, str] | None = None,
+    takes: Sequence[str] = (),
+) -> Any:
+    """The [data] of the recipe that trained a model, with these files in place of its own, to validate on.
+    `columns` are options that name a column, and the settings in whose place they are; `takes` are others
+    that the task has a use for."""
+    columns = columns or {}
+    options.only("files", "labelled", *columns, *takes)
+    files = [*options.files, *options.labelled]
+    if not files:
+        raise ConfigError("this model is measured on labelled text: give a FILE of it")
     recipe = model / "recipe.toml"
     if not recipe.exists():
         raise FolderError(
             f"{model}: no recipe.toml, which says how labelled text is written; train it with regard train"
         )
     data = read_recipe(recipe, lambda task: spec).checked.data
-    names = tuple(str(path.resolve()) for path in options.labelled)
-    return replace(data, train=names, valid=names, test=(), hold_out=0, root="")
+    names = tuple(str(path.resolve()) for path in files)
+    given = {setting: getattr(options, option) for option, setting in columns.items()}
+    changed: dict[str, Any] = {name: as_column(value) for name, value in given.items() if value is not None}
+    if any(isinstance(value, str) for value in changed.values()) and "header" in _fields(data):
+        changed["header"] = None  # there is one, if a column has a name
+    return replace(data, train=names, valid=names, test=(), hold_out=0, root="", **changed)
+
+
+def _fields(data: Any) -> set[str]:
+    return {each.name for each in fields(data)}
+
+
+def as_column(name: str) -> str | int:
+    """A column as it is typed: its name, or its number."""
+    return int(name) if name.lstrip("-").isdigit() else name
 
 
 def own_data(model: Path, spec: RecipeSpec[Any]) -> Any:

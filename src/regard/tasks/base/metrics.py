@@ -163,7 +163,17 @@ def per_label_spans(predicted: Tags, wanted: Tags) -> dict[str, ClassFigures]:
     """For each label of a span that is wanted or predicted, in alphabetical order."""
     hits, guessed, true = _span_counts(predicted, wanted)
     labels = sorted({*guessed, *true})
-    return _figures(labels, *(np.array([each[label] for label in labels]) for each in (hits, guessed, true)))
+    counts = (np.array([each[label] for label in labels], dtype=np.int64) for each in (hits, guessed, true))
+    return class_figures(labels, *counts)
+
+
+def class_figures(
+    names: Sequence[str], right: CountArray, guessed: CountArray, true: CountArray
+) -> dict[str, ClassFigures]:
+    """Of each class, from how many of it are right, predicted and wanted."""
+    columns = (_ratio(right, guessed), _ratio(right, true), _f1(right, guessed, true), true)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return {name: ClassFigures(*row) for name, row in zip(names, rows, strict=True)}
 
 
 def retrieval(queries: npt.ArrayLike, keys: npt.ArrayLike) -> dict[str, float]:
@@ -215,14 +225,6 @@ def _ratio(part: npt.ArrayLike, whole: npt.ArrayLike) -> Floats:
 
 def _f1(right: npt.ArrayLike, guessed: npt.ArrayLike, true: npt.ArrayLike) -> Floats:
     return _ratio(2 * np.asarray(right), np.asarray(guessed) + np.asarray(true))
-
-
-def _figures(
-    names: Sequence[str], right: CountArray, guessed: CountArray, true: CountArray
-) -> dict[str, ClassFigures]:
-    columns = (_ratio(right, guessed), _ratio(right, true), _f1(right, guessed, true), true)
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    return {name: ClassFigures(*row) for name, row in zip(names, rows, strict=True)}
 
 
 def _pearson(one: Floats, other: Floats) -> float:

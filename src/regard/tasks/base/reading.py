@@ -24,6 +24,7 @@ from regard.data import Packed, pack_flat
 from regard.models.encoder import Encoder
 from regard.models.headed import Headed
 from regard.nn.memory import memory_told
+from regard.tasks.base.describe import Described
 from regard.tasks.base.faster import Faster, Precision, check_precision, side_by_side
 from regard.tasks.base.predictor import Progress, evaluating, inference
 from regard.text import DataError, Encoding, Origin, Tokenizer
@@ -244,7 +245,7 @@ class ReadText:
     """Where the model reads words one by one."""
 
 
-class EncoderPredictor(ABC):
+class EncoderPredictor(Described, ABC):
     """What every predictor that stands on a `Reader` has."""
 
     task: ClassVar[str]
@@ -277,7 +278,7 @@ class EncoderPredictor(ABC):
         with evaluating(self.model), inference(self.device, self.precision):
             yield
 
-    def encode(self, text: str, second: str | None = None) -> "ReadText":
+    def read_text(self, text: str, second: str | None = None) -> "ReadText":
         """A text, or a pair, as the model reads it."""
         return ReadText(self.tokenizer.encode(text, second, template="cls"), text)
 

@@ -47,6 +47,8 @@ class Open(Protocol):
 class EvaluateOptions:
     """What `regard evaluate` was given; each task takes its own."""
 
+    files: Sequence[Path] = ()
+    """What is measured on, where the model's task says what a file is: labelled text, or plain."""
     source: Path | None = None
     references: Sequence[Path] = ()
     labelled: Sequence[Path] = ()
@@ -58,6 +60,12 @@ class EvaluateOptions:
     stride: int = 0
     context: int = 0
     scaling: Scaling = "none"
+    text_column: str | None = None
+    """A name, or a number from 0."""
+    second_column: str | None = None
+    label_column: str | None = None
+    errors: Path | None = None
+    calibration: Path | None = None
     decoding: Mapping[str, Any] = field(default_factory=dict)
     device: str = "auto"
 
@@ -67,12 +75,16 @@ class EvaluateOptions:
         for each in fields(self):
             value = getattr(self, each.name)
             if each.name not in (*names, "device") and value != getattr(plain, each.name) and value:
-                option = {"references": "reference"}.get(each.name, each.name)
-                raise ConfigError(f"--{option} is not for this model: it takes {_listed(names)}")
+                raise ConfigError(f"{_typed(each.name)} is not for this model: it takes {_listed(names)}")
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(f"--{'reference' if name == 'references' else name}" for name in names)
+    return ", ".join(map(_typed, names))
+
+
+def _typed(name: str) -> str:
+    """An option as it is given."""
+    return {"files": "FILE", "references": "--reference"}.get(name, f"--{name.replace('_', '-')}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,8 +1,9 @@
 """Classifying with a trained model: texts, or pairs of texts, in; a label, labels or a number for each
 out."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, overload
 
@@ -14,6 +15,7 @@ from regard.tasks.base.faster import Precision
 from regard.tasks.base.predictor import Progress
 from regard.tasks.base.reading import EncoderPredictor, Reader, TooLong
 from regard.tasks.classification.data import Problem
+from regard.text.training import each_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,21 @@ class Prediction:
     def to_dict(self) -> dict[str, Any]:
         if not self.probabilities:
             return {"value": self.value}
-        return {"label": self.label, "labels": list(self.labels), "probabilities": self.probabilities}
+        return {
+            "label": self.label,
+            "labels": list(self.labels),
+            "probability": self.value,
+            "probabilities": self.probabilities,
+        }
+
+    def top(self, count: int) -> dict[str, float]:
+        """The likeliest labels, so many, with their probabilities."""
+        return dict(islice(self.probabilities.items(), count))
+
+    def sure(self, least: float) -> "Prediction":
+        """The same without labels that are less likely than this."""
+        kept = tuple(label for label in self.labels if self.probabilities[label] >= least)
+        return replace(self, label=self.label if self.label in kept else None, labels=kept)
 
 
 class Classifier(EncoderPredictor):
@@ -69,8 +85,8 @@ class Classifier(EncoderPredictor):
     @overload
     def classify(
         self,
-        texts: Sequence[str],
-        seconds: Sequence[str] | None = None,
+        texts: Iterable[str],
+        seconds: Iterable[str] | None = None,
         *,
         too_long: TooLong = "cut",
         progress: Progress | None = None,
@@ -78,15 +94,15 @@ class Classifier(EncoderPredictor):
 
     def classify(
         self,
-        texts: str | Sequence[str],
-        seconds: str | Sequence[str] | None = None,
+        texts: str | Iterable[str],
+        seconds: str | Iterable[str] | None = None,
         *,
         too_long: TooLong = "cut",
         progress: Progress | None = None,
     ) -> Prediction | list[Prediction]:
-        """A text, or many. `seconds` are the other texts, where the model was trained on pairs. A text longer
-        than the model can read is cut with a warning, or read in windows whose scores are averaged; pairs are
-        always cut."""
+        """A text, or many: a list, an array, or a column of a data frame. `seconds` are the other texts,
+        where the model was trained on pairs. A text longer than the model can read is cut with a warning, or
+        read in windows whose scores are averaged; pairs are always cut."""
         if isinstance(texts, str):
             if seconds is not None and not isinstance(seconds, str):
                 raise TypeError("several second texts for one text: give one, or as many texts")
@@ -99,14 +115,15 @@ class Classifier(EncoderPredictor):
 
     def scores(
         self,
-        texts: Sequence[str],
-        seconds: Sequence[str] | None = None,
+        texts: Iterable[str],
+        seconds: Iterable[str] | None = None,
         *,
         too_long: TooLong = "cut",
         progress: Progress | None = None,
     ) -> np.ndarray:
         """float32 [texts, labels]: before the softmax; of a number, the number itself."""
-        pieces = self.reader.pieces(texts, seconds, too_long)
+        texts = [*each_text(texts)]
+        pieces = self.reader.pieces(texts, None if seconds is None else [*each_text(seconds)], too_long)
         self.reader.warn_of_cuts(pieces)  # of pairs also where windows were asked for
         head = self.reader.model.head
         rows = self.reader.read(pieces, lambda states, packed: head(states, packed.layout), progress=progress)
@@ -116,6 +133,29 @@ class Classifier(EncoderPredictor):
             found[piece.text] += row
             counts[piece.text] += 1
         return found / np.maximum(counts, 1)
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """The labels, in the order of the columns of `predict_proba`, as scikit-learn has them."""
+        return np.array(self.labels)
+
+    def predict(self, texts: Iterable[str], seconds: Iterable[str] | None = None) -> np.ndarray:
+        """As scikit-learn's classifiers and regressors: the label of each text, or its number; where a text
+        may have several, bool [texts, labels]."""
+        scores = self.scores(texts, seconds)
+        match self.problem:
+            case "single":
+                return self.classes_[scores.argmax(axis=1)]
+            case "multi":
+                return probabilities(scores, "multi") > 0.5
+            case "number":
+                return scores[:, 0]
+
+    def predict_proba(self, texts: Iterable[str], seconds: Iterable[str] | None = None) -> np.ndarray:
+        """As scikit-learn's classifiers: float64 [texts, labels], in the order of `classes_`."""
+        if self.problem == "number":
+            raise ValueError("this model gives numbers, which have no probabilities: use predict")
+        return probabilities(self.scores(texts, seconds), self.problem)
 
     def _prediction(self, scores: np.ndarray) -> Prediction:
         if self.problem == "number":

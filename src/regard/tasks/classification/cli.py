@@ -17,6 +17,13 @@ def classify(
     probabilities: Annotated[
         bool, typer.Option("--probabilities", help="Of every label, the likeliest first.")
     ] = False,
+    top_k: Annotated[
+        int | None, typer.Option("--top-k", help="So many labels, the likeliest first, with probabilities.")
+    ] = None,
+    min_probability: Annotated[
+        float | None,
+        typer.Option("--min-probability", help="Leave out labels that are less likely: - in their place."),
+    ] = None,
     words: Words = False,
     labelled: Annotated[
         Path | None,

@@ -4,7 +4,7 @@ A model that was made for it says itself how a sentence becomes a vector; of any
 of the last layer's states unless the caller says otherwise.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, cast, get_args
@@ -21,6 +21,7 @@ from regard.tasks.base.encoders import open_reader
 from regard.tasks.base.faster import Precision
 from regard.tasks.base.predictor import Progress
 from regard.tasks.base.reading import EncoderPredictor, Piece, Reader, TooLong, cut
+from regard.text.training import each_text
 
 PoolKind = Literal["first", "mean", "max"]
 
@@ -62,7 +63,7 @@ class Embedder(EncoderPredictor):
 
     def embed(
         self,
-        texts: str | Sequence[str],
+        texts: str | Iterable[str],
         *,
         pool: PoolKind | None = None,
         normalised: bool | None = None,
@@ -77,6 +78,7 @@ class Embedder(EncoderPredictor):
             return self.embed([texts], pool=pool, normalised=normalised, layer=layer, too_long=too_long)[0]
         if pool is not None and pool not in get_args(PoolKind):
             raise ValueError(f"pool={pool!r} is none of {', '.join(get_args(PoolKind))}")
+        texts = [*each_text(texts)]
         pieces = self.reader.pieces(texts, None, too_long)
         self.reader.warn_of_cuts(pieces)
         head = self.reader.model.head
@@ -96,6 +98,9 @@ class Embedder(EncoderPredictor):
             d_model = self.reader.model.config.encoder.d_model
             return np.zeros((0, d_model if project is None else project.out_features), dtype=np.float32)
         return _joined(pieces, rows, len(texts), unit=unit)
+
+    encode = embed
+    """By the name that sentence-transformers has for it."""
 
     def _pool(self, kind: PoolKind | None) -> Callable[..., Tensor]:
         """The model's own, or another; without what an embedder has behind it."""

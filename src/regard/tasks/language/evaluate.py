@@ -34,10 +34,11 @@ SAID = {
 def evaluate(folder: Path, options: EvaluateOptions, console: Console) -> dict[str, Any]:
     """`stride` 0 is half a context. A context longer than the trained one may have its rotary positions
     scaled. Documents part as they did in training; for a folder of Hugging Face's, each file is one."""
-    options.only("text", "stride", "context", "scaling")
-    files, stride, context, scaling = options.text, options.stride, options.context, options.scaling
+    options.only("files", "text", "stride", "context", "scaling")
+    files, stride = [*options.files, *options.text], options.stride
+    context, scaling = options.context, options.scaling
     if not files:
-        raise ConfigError("a language model is measured on plain text: give --text FILE")
+        raise ConfigError("a language model is measured on plain text: give a FILE of it")
     checkpoint = open_language(folder)
     data, how = _settings(folder, files)
     size = _context(context, checkpoint.longest, checkpoint.config.positions.kind)

@@ -8,7 +8,7 @@ its neighbours. Where the context is full, a text stops there, or goes on with i
 """
 
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -21,6 +21,7 @@ from regard.config import to_dict
 from regard.decode import DecodeConfig
 from regard.models.decoder import Decoder
 from regard.nn.memory import memory_told
+from regard.tasks.base.describe import Described
 from regard.tasks.base.faster import Precision, check_precision, settle_precision
 from regard.tasks.base.predictor import Progress, evaluating
 from regard.tasks.language.continuation import Generated, GenerationWarning, Writer, spelled
@@ -53,7 +54,7 @@ class GenerateSettings(TypedDict, total=False):
     progress: Progress | None
 
 
-class Generator:
+class Generator(Described):
     """Prompts in, continuations out.
 
     >>> generator = regard.load("runs/shakespeare", regard.Generator)
@@ -126,12 +127,12 @@ class Generator:
 
     @overload
     def generate(
-        self, prompts: Sequence[str], **settings: Unpack[GenerateSettings]
+        self, prompts: Iterable[str], **settings: Unpack[GenerateSettings]
     ) -> list[list[Generated]]: ...
 
     def generate(
         self,
-        prompts: str | Sequence[str],
+        prompts: str | Iterable[str],
         *,
         decoding: DecodeConfig | None = None,
         samples: int | None = None,

@@ -6,7 +6,7 @@ Several masks in a text are each filled on their own, all of them hidden. A text
 can read is read in a window around each mask.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, cast, overload
@@ -80,7 +80,7 @@ class Filler(EncoderPredictor):
         self.words = torch.from_numpy(known[:scored])
         """Which ids may be filled in: special tokens are none."""
 
-    def encode(self, text: str, second: str | None = None) -> ReadText:
+    def read_text(self, text: str, second: str | None = None) -> ReadText:
         spelled = self._spelled(text) if second is None else text
         encoding = self.tokenizer.encode(spelled, second, template="cls", specials_in_text=True)
         return ReadText(encoding, spelled)
@@ -93,11 +93,11 @@ class Filler(EncoderPredictor):
 
     @overload
     def fill(
-        self, texts: Sequence[str], *, top: int = 5, progress: Progress | None = None
+        self, texts: Iterable[str], *, top: int = 5, progress: Progress | None = None
     ) -> list[Filled]: ...
 
     def fill(
-        self, texts: str | Sequence[str], *, top: int = 5, progress: Progress | None = None
+        self, texts: str | Iterable[str], *, top: int = 5, progress: Progress | None = None
     ) -> Filled | list[Filled]:
         """A text, or many, each with at least one mask: [MASK], or as the tokenizer spells it. `top` is the
         number of candidates. Other special tokens in the texts are taken as such too."""

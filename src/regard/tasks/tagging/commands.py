@@ -11,7 +11,7 @@ from typing import Any, TextIO
 from rich.console import Console
 
 from regard.config import ConfigError
-from regard.tasks.base import metrics
+from regard.tasks.base.analysis import check_files, report
 from regard.tasks.base.evaluation import labelled_data, own_data, say_figures
 from regard.tasks.base.faster import Precision
 from regard.tasks.base.lines import WINDOW, incoming
@@ -19,6 +19,7 @@ from regard.tasks.base.reading import quietly
 from regard.tasks.base.task import EvaluateOptions
 from regard.tasks.base.terminal import counting, say
 from regard.tasks.tagging.data import TaggedCorpus
+from regard.tasks.tagging.errors import analyse
 from regard.tasks.tagging.lines import LineFormat, line_format, tag_lines
 from regard.tasks.tagging.recipe import RECIPE
 from regard.tasks.tagging.tagger import TaggedWords, open_tagger
@@ -67,22 +68,25 @@ def _column(name: str | None) -> str | int | None:
 
 
 def evaluate(model: Path, options: EvaluateOptions, console: Console) -> dict[str, Any]:
-    """On text that is written as the training text was."""
+    """On text that is written as the training text was; where it is wrong, too."""
     tagger = open_tagger(model, device=options.device)
-    data = labelled_data(model, RECIPE, options)
+    columns = {"text_column": "word", "label_column": "tag"}
+    data = labelled_data(model, RECIPE, options, columns=columns, takes=("errors", "calibration"))
+    if options.errors is not None and not tagger.labels:
+        raise ConfigError("--errors is for tags, but this model gives numbers: leave it out")
+    check_files(options, numbers=not tagger.labels)
     records = TaggedCorpus(data, Path()).read("valid")
+    if not records:
+        raise ConfigError(f"{', '.join(map(str, data.valid))}: no sentences in it")
     scores = tagger.scores([record.words for record in records])
-    wanted = [record.tags for record in records]
-    figures: dict[str, Any] = dict(measure(tagger, scores, wanted))
+    figures: dict[str, Any] = dict(measure(tagger, scores, [record.tags for record in records]))
     say_figures(console, figures)
-    if tagger.spans:
-        found = [[tagger.labels[number] for number in tagger.choose(each)] for each in scores]
-        labels = metrics.per_label_spans(found, wanted)
-        for name, own in labels.items():
-            line = f"precision {own.precision:.4f}  recall {own.recall:.4f}  f1 {own.f1:.4f}"
-            say(console, f"{name:<10} {line}  {own.count} spans")
-        figures["labels"] = {name: asdict(own) for name, own in labels.items()}
-    return figures
+    if not tagger.labels:
+        return figures
+    found = analyse(tagger, scores, records)
+    report(found, options, console)
+    figures["labels"] = {name: asdict(own) for name, own in found.labels.items()}
+    return figures | found.to_dict()
 
 
 def examples(model: Path, device: str) -> tuple[str, list[float]]:

@@ -9,7 +9,7 @@ it (1967). tests/tasks/encoders/test_tagger.py holds it equal to a search throug
 """
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ from regard.tasks.tagging.recipe import Decode
 from regard.tasks.tagging.windows import windows
 from regard.text import Span, spans, to_iob2
 from regard.text.files import scan
+from regard.text.training import each_text, no_table
 
 Words = Sequence[str]
 
@@ -105,9 +106,9 @@ class Tagger(EncoderPredictor):
         own = {"labels": list(self.labels), "scheme": scheme, "decode": self.decode}
         return {**super().about(), **own, "problem": "single" if self.labels else "number"}
 
-    def encode(self, text: str, second: str | None = None) -> ReadText:
+    def read_text(self, text: str, second: str | None = None) -> ReadText:
         if second is not None:
-            return super().encode(text, second)
+            return super().read_text(text, second)
         words = self.words(text)
         return ReadText(self.tokenizer.encode_words(words, template="cls"), text, words)
 
@@ -121,11 +122,11 @@ class Tagger(EncoderPredictor):
 
     @overload
     def tag(
-        self, sentences: Sequence[str | Words], *, progress: Progress | None = None
+        self, sentences: Iterable[str | Words], *, progress: Progress | None = None
     ) -> list[TaggedWords]: ...
 
     def tag(
-        self, sentences: str | Sequence[str | Words], *, progress: Progress | None = None
+        self, sentences: str | Iterable[str | Words], *, progress: Progress | None = None
     ) -> TaggedWords | list[TaggedWords]:
         """Sentences as lists of words or as plain text, or a single plain text. A text is split as the
         tokenizer splits words, at spaces and signs.
@@ -136,11 +137,18 @@ class Tagger(EncoderPredictor):
         """
         if isinstance(sentences, str):
             return self.tag([sentences])[0]
-        split = [self.words(each) if isinstance(each, str) else tuple(each) for each in sentences]
+        split = [
+            self.words(each) if isinstance(each, str) else tuple(each_text(each))
+            for each in no_table(sentences)
+        ]
         return [
             self._tagged(words, scores)
             for words, scores in zip(split, self.scores(split, progress=progress), strict=True)
         ]
+
+    def predict(self, sentences: Iterable[str | Words]) -> list[list[str]]:
+        """As taggers of scikit-learn's kind: the tags of each sentence."""
+        return [list(each.tags) for each in self.tag(sentences)]
 
     def words(self, text: str) -> tuple[str, ...]:
         """The words of a text, cut out of it."""

@@ -1,5 +1,6 @@
 """Texts to be translated become pieces that are decoded at once, and pieces become translations again."""
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -143,6 +144,7 @@ def assemble(
                 score=sum((h.score for h in combination), 0.0),
                 ranking=sum((h.ranking for h in combination), 0.0) / max(len(combination), 1),
                 finished=all(h.finished for h in combination),
+                confidence=_confidence(combination, parts),
             )
         )
     best, unknown = alternatives[0], tokenizer.ids.unknown
@@ -152,11 +154,19 @@ def assemble(
         score=best.score,
         ranking=best.ranking,
         finished=best.finished,
+        confidence=best.confidence,
         alternatives=tuple(alternatives),
         alignment=_links(tokenizer, text, best.text, parts) if align else None,
         pieces=len(parts),
         unknown=sum(piece.ids.count(unknown) for piece, _ in parts) if unknown is not None else 0,
     )
+
+
+def _confidence(combination: Sequence[Hypothesis], parts: Sequence[Part]) -> float:
+    """exp of the mean log-probability of what the model wrote: without forced prefixes, with the ends."""
+    pairs = list(zip(combination, parts, strict=True))
+    tokens = sum(len(each.ids) - len(piece.prefix) + each.finished for each, (piece, _) in pairs)
+    return math.exp(min(sum(each.score for each in combination) / max(tokens, 1), 0.0))
 
 
 def _links(

@@ -1,6 +1,6 @@
 """What translating a text yields."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 
@@ -18,6 +18,8 @@ class Alternative:
     mean over its pieces."""
     finished: bool
     """Ended by the model itself, not stopped at the maximum."""
+    confidence: float
+    """The geometric mean of its tokens' probabilities, exp of the mean of their logarithms: from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,8 @@ class Translation:
     score: float
     ranking: float
     finished: bool
+    confidence: float
+    """From 0 to 1: the geometric mean of its tokens' probabilities. 1 if it is blank."""
     alternatives: tuple[Alternative, ...]
     """The best ones in order, the translation itself first; as many as `n_best` of the decoding."""
     alignment: tuple[tuple[int, int], ...] | None = None
@@ -47,14 +51,12 @@ class Translation:
             "score": self.score,
             "ranking": self.ranking,
             "finished": self.finished,
+            "confidence": self.confidence,
             "pieces": self.pieces,
             "unknown": self.unknown,
         }
         if len(self.alternatives) > 1:
-            plain["alternatives"] = [
-                {"text": a.text, "score": a.score, "ranking": a.ranking, "finished": a.finished}
-                for a in self.alternatives
-            ]
+            plain["alternatives"] = [asdict(each) for each in self.alternatives]
         if self.alignment is not None:
             plain["alignment"] = [list(link) for link in self.alignment]
         return plain

@@ -22,6 +22,7 @@ import torch
 from regard.config import ConfigError, from_dict, to_dict
 from regard.decode import DecodeConfig
 from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from regard.tasks.base.describe import Described
 from regard.tasks.base.faster import Precision, check_precision, settle_precision
 from regard.tasks.base.folder import (
     EXPORTED,
@@ -63,7 +64,7 @@ class TranslateSettings(TypedDict, total=False):
     progress: Progress | None
 
 
-class Translator:
+class Translator(Described):
     """Texts in, translations out.
 
     >>> translator = regard.load("runs/phrasebook", regard.Translator)
@@ -125,11 +126,11 @@ class Translator:
     ) -> Translation: ...
 
     @overload
-    def translate(self, texts: Sequence[str], **settings: Unpack[TranslateSettings]) -> list[Translation]: ...
+    def translate(self, texts: Iterable[str], **settings: Unpack[TranslateSettings]) -> list[Translation]: ...
 
     def translate(
         self,
-        texts: str | Sequence[str],
+        texts: str | Iterable[str],
         *,
         to: str | Sequence[str] | None = None,
         decoding: DecodeConfig | None = None,
