@@ -39,7 +39,7 @@ def test_the_same_text_gives_the_same_file_in_every_process(tmp_path: Path) -> N
             check=True,
         )
         runs.append(run.stdout)
-    assert runs[0].count("\n") == 6
+    assert runs[0].count("\n") == 7
     assert runs[0] == runs[1] == runs[2]
 
 
