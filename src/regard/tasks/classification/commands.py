@@ -1,8 +1,8 @@
 """What classification's commands do: classify, evaluate."""
 
 import json
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -14,22 +14,30 @@ from regard.config import ConfigError
 from regard.tasks.base import metrics
 from regard.tasks.base.evaluation import labelled_data, own_data, say_figures
 from regard.tasks.base.faster import Precision
-from regard.tasks.base.lines import WINDOW, incoming
+from regard.tasks.base.formats import AS_NAMED, FileOptions
+from regard.tasks.base.outputs import Assignment, Inputs, assign, do_each, one_of_lines
+from regard.tasks.base.predictor import Progress
 from regard.tasks.base.reading import TooLong, quietly
+from regard.tasks.base.tables import Wanted, annotate, named
 from regard.tasks.base.task import EvaluateOptions
 from regard.tasks.base.terminal import counting
-from regard.tasks.classification.classifier import Prediction, open_classifier
+from regard.tasks.classification.classifier import Classifier, Prediction, open_classifier
 from regard.tasks.classification.data import LabelledCorpus, targets
 from regard.tasks.classification.recipe import RECIPE
 from regard.tasks.classification.train import measure
 from regard.text import DataError, Origin
 
+Read = Callable[..., list[Prediction]]
+"""`Classifier.classify`, with its options."""
+
 
 def classify(
     model: Path,
-    file: str,
+    inputs: Inputs = None,
     *,
     out: TextIO,
+    into: str | None = None,
+    files: FileOptions = AS_NAMED,
     device: str = "auto",
     as_json: bool = False,
     probabilities: bool = False,
@@ -40,27 +48,88 @@ def classify(
     layer: int = -1,
 ) -> None:
     """Line by line: label, probability, text. Where the model was trained on pairs, a line is a text, a tab
-    and the other text. With `words`, those of the lines, by the vectors of others that are labelled."""
+    and the other text. A table keeps its rows, and gets columns. With `words`, the words of the lines of one
+    file, by the vectors of others that are labelled."""
     if words != (labelled is not None):
         raise ConfigError(
             "--words needs --labelled FILE, words whose labels are known, and that needs --words"
         )
+    given = assign(inputs, into, files, as_json=as_json)
     if words:  # regard.meaning stands above
         by_words = import_module("regard.meaning.words").classify_words
+        file = one_of_lines(given, "--words")
         by_words(model, file, labelled=labelled, layer=layer, device=device, as_json=as_json, out=out)
         return
     classifier = open_classifier(model, device=device, precision=precision)
-    lines = incoming(file)
-    window = 1 if file == "-" and sys.stdin.isatty() else WINDOW
-    with counting("lines", beside=out) as advance:
-        number = 0
-        while chunk := list(islice(lines, window)):
-            firsts, seconds = _columns(chunk, file, number)
-            found = classifier.classify(firsts, seconds, too_long=too_long, progress=advance)
-            for line, prediction in zip(chunk, found, strict=True):
-                out.write(_written(line, prediction, as_json, probabilities) + "\n")
-            out.flush()
-            number += len(chunk)
+
+    def work(each: Assignment) -> None:
+        with each.opened(out) as page, counting("lines", beside=page) as advance:
+            read: Any = partial(classifier.classify, too_long=too_long)
+            if each.tabular:
+                _classify_table(classifier, each, page, read, probabilities, advance)
+            else:
+                _classify_lines(each, page, read, probabilities, advance)
+
+    do_each(given, work)
+
+
+def _classify_lines(
+    each: Assignment, out: TextIO, read: Read, probabilities: bool, progress: Progress | None
+) -> None:
+    lines, number = each.source.lines(), 0
+    while chunk := list(islice(lines, each.source.window)):
+        firsts, seconds = _columns(chunk, each.source.name, number)
+        with named([Origin(each.source.name, number + place) for place in range(1, len(chunk) + 1)]):
+            found = read(firsts, seconds, progress=progress)
+        for line, prediction in zip(chunk, found, strict=True):
+            out.write(_written(line, prediction, each.format == "jsonl", probabilities) + "\n")
+        out.flush()
+        number += len(chunk)
+
+
+def _classify_table(
+    classifier: Classifier,
+    each: Assignment,
+    out: TextIO,
+    read: Read,
+    probabilities: bool,
+    progress: Progress | None,
+) -> None:
+    """New columns: label and probability; labels, where there may be several; value, of a number."""
+    own = {"single": ["label", "probability"], "multi": ["labels", "probability"], "number": ["value"]}
+    shares = probabilities and classifier.problem != "number"
+    options, listed = each.source.options, each.format == "jsonl"
+
+    def work(firsts: Sequence[str], seconds: Sequence[str] | None = None) -> list[list[object]]:
+        if each.source.format == "lines":
+            firsts, seconds = _columns(firsts, each.source.name, 0)
+        return [
+            [*_values(found, listed), *([found.probabilities] if shares else [])]
+            for found in read(firsts, seconds)
+        ]
+
+    annotate(
+        each.source,
+        out,
+        each.format,
+        added=own[classifier.problem] + ["probabilities"] * shares,
+        wanted=[
+            Wanted(options.column),
+            *([] if options.second is None else [Wanted(options.second, "--second")]),
+        ],
+        work=work,
+        progress=progress,
+    )
+
+
+def _values(found: Prediction, listed: bool) -> list[object]:
+    """What a table gets; `listed`: several labels as a list, not parted by commas."""
+    value = round(found.value, 6)
+    if not found.probabilities:
+        return [value]
+    if found.label is not None:
+        return [found.label, value]
+    return [[*found.labels] if listed else ",".join(found.labels), value]
 
 
 def _columns(lines: Sequence[str], file: str, before: int) -> tuple[list[str], list[str] | None]:
@@ -68,7 +137,7 @@ def _columns(lines: Sequence[str], file: str, before: int) -> tuple[list[str], l
     width = len(cells[0])
     for number, row in enumerate(cells, start=before + 1):
         if len(row) != width or width > 2:
-            origin = Origin("standard input" if file == "-" else file, number)
+            origin = Origin(file, number)
             remedy = "give a text a line, or two with a tab between them, all alike"
             raise DataError(origin, f"{len(row)} texts in a line", remedy=remedy)
     return [row[0] for row in cells], [row[1] for row in cells] if width == 2 else None
