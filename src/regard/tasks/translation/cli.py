@@ -33,6 +33,13 @@ def translate(
         Literal["split", "warn", "error"],
         typer.Option("--too-long", help="Lines past the model's length: split by sentence, warn, error."),
     ] = "split",
+    split: Annotated[
+        Literal["auto", "always", "never"],
+        typer.Option(
+            "--split",
+            help="Lines of several sentences, one by one; auto: where training had single ones.",
+        ),
+    ] = "auto",
     suppress: Annotated[list[str] | None, typer.Option("--suppress", help="A word that never comes.")] = None,
     greedy: Annotated[bool, typer.Option("--greedy", help="The likeliest token each time.")] = False,
     engine: Annotated[

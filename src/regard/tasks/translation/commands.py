@@ -19,7 +19,7 @@ from regard.tasks.base.recipe import read_recipe
 from regard.tasks.base.task import EvaluateOptions
 from regard.tasks.base.terminal import counting, say
 from regard.tasks.translation.alignment import draw
-from regard.tasks.translation.engine import TooLong
+from regard.tasks.translation.engine import Split, TooLong
 from regard.tasks.translation.evaluate import compare, render_comparison, render_scores, score
 from regard.tasks.translation.lines import (
     SHORTEN,
@@ -60,6 +60,7 @@ def translate(
     as_json: bool = False,
     to: str | None = None,
     too_long: TooLong = "split",
+    split: Split = "auto",
     suppress: Sequence[str] | None = None,
     batch_tokens: int | None = None,
 ) -> None:
@@ -74,6 +75,7 @@ def translate(
         "decoding": changed(translator.decoding, decoding or {}, greedy=greedy),
         "suppressed": suppress or (),
         "too_long": too_long,
+        "split": split,
         "batch_tokens": batch_tokens,
     }
 
@@ -94,7 +96,7 @@ def translate(
 
 def _say_notes(counts: LineCounts) -> None:
     notes = (
-        (counts.split, "longer than the model was trained on: they were translated in pieces"),
+        (counts.split, "of several sentences or too long for the model: they were translated in pieces"),
         (counts.unknown, "not wholly known: they have words that are not in the model's vocabulary"),
     )
     for count, what in notes:

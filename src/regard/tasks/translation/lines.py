@@ -21,7 +21,7 @@ from regard.tasks.base.formats import Format
 from regard.tasks.base.predictor import Progress
 from regard.tasks.base.sources import Record, Source
 from regard.tasks.base.tables import TableWriter, Texts, Wanted
-from regard.tasks.translation.engine import TooLong
+from regard.tasks.translation.engine import Split, TooLong
 from regard.tasks.translation.result import Translation
 from regard.tasks.translation.translator import Translator
 from regard.text import DataError
@@ -34,7 +34,7 @@ class LineCounts:
     lines: int
     blank: int
     split: int
-    """Translated in several pieces, because they are longer than the model was trained on."""
+    """Translated in several pieces: of several sentences, or longer than the model was trained on."""
     unfinished: int
     """Stopped at the maximum length."""
     unknown: int
@@ -47,6 +47,7 @@ class StreamSettings(TypedDict, total=False):
     to: str | None
     suppressed: Sequence[str]
     too_long: TooLong
+    split: Split
     align: bool
     batch_tokens: int | None
     progress: Progress | None
