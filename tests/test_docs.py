@@ -5,6 +5,7 @@ is brief: a few steps of a small model. A block that cannot run here says so in 
 <!-- not run: the reason -->
 """
 
+import csv
 import json
 import os
 import re
@@ -147,6 +148,9 @@ def desk(tmp_path_factory: pytest.TempPathFactory, prompt: dict[str, str]) -> Pa
     ]
     squad = {"data": [{"title": "Sentences", "paragraphs": asked}]}
     (folder / "questions.json").write_text(json.dumps(squad), encoding="utf-8")
+    with (folder / "questions.csv").open("w", encoding="utf-8", newline="") as file:
+        rows = [[each["qas"][0]["question"], each["context"]] for each in asked]
+        csv.writer(file).writerows([["question", "context"], *rows])
     (folder / "books").mkdir()
     lines = [pair.source for pair in pairs[:600]]
     for name, own in (("one", lines[:300]), ("two", lines[300:])):

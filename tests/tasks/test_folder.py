@@ -14,6 +14,7 @@ from regard.config import ConfigError, from_dict
 from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from regard.tasks import run
 from regard.tasks.base.folder import FolderError, load_weights, read_config, write_weights
+from regard.tasks.base.predictor import save
 from regard.tasks.load import load
 from regard.tasks.translation.translator import Translator
 from regard.text import DataError
@@ -73,6 +74,23 @@ def test_a_folder_says_what_it_is_and_what_it_learned_from(made: Path) -> None:
     metrics = json.loads((folder / "metrics.json").read_text())
     assert metrics["valid"].keys() == {"loss", "bleu", "exact"}
     assert "bleu" in metrics["test"]
+
+
+def test_a_folder_knows_whether_it_learned_from_single_sentences_and_an_older_one_does_not(
+    model: Path, tmp_path: Path
+) -> None:
+    config = read_config(model)
+    assert config["several_sentences"] == 0.0
+    translator, text = opened(model), f"{SENTENCES[0]}. {SENTENCES[1].capitalize()}."
+    assert translator.trained_on_single_sentences
+    assert translator.translate(text).pieces == 2
+    save(translator.with_model(translator.model), tmp_path / "again")
+    assert opened(tmp_path / "again").several_sentences == 0.0
+    del config["several_sentences"]
+    (model / "config.json").write_text(json.dumps(config))
+    older = opened(model)
+    assert older.several_sentences is None
+    assert older.translate(text) == translator.translate(text, split="never")
 
 
 def test_the_kept_weights_are_the_averaged_ones(made: Path) -> None:

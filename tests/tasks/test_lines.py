@@ -1,5 +1,6 @@
 """What a stream of lines becomes in a file, in each format."""
 
+import csv
 import io
 import json
 
@@ -7,7 +8,9 @@ import pytest
 
 from regard.decode import DecodeConfig
 from regard.tasks.base.decoding import changed
-from regard.tasks.translation.lines import translate_lines
+from regard.tasks.base.sources import source_of
+from regard.tasks.translation.lines import translate_lines, translate_table
+from regard.text import DataError
 from tests.tasks.copying import WORDS, translator
 
 pytestmark = pytest.mark.filterwarnings("ignore::regard.tasks.translation.result.TranslationWarning")
@@ -108,3 +111,47 @@ def test_output_is_flushed_before_the_next_window_is_read():
     translate_lines(translator(decoding=CONFIG), lines(), out, window=2)
     assert seen == [0, 0, 2]
     assert out.flushed.count("\n") == 3
+
+
+def test_a_column_is_translated_and_the_rest_is_kept(tmp_path):
+    rows = [["id", "text"], *([str(number), text] for number, text in enumerate(TEXTS))]
+    path = tmp_path / "a.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(rows)
+    random, out = translator(decoding=CONFIG), io.StringIO()
+    counts = translate_table(random, source_of(str(path)), out, "csv", scores=True, align=True, window=2)
+    found = random.translate(TEXTS, align=True)
+    assert (counts.lines, counts.blank) == (4, 1)
+    header, *written = csv.reader(io.StringIO(out.getvalue()))
+    assert header == ["id", "text", "translation", "score", "alignment"]
+    assert [row[:2] for row in written] == rows[1:]
+    assert [row[2] for row in written] == [each.text for each in found]
+    assert [float(row[3]) for row in written] == [round(each.score, 6) for each in found]
+    assert [row[4] for row in written] == [" ".join(f"{i}-{j}" for i, j in each.alignment) for each in found]
+
+
+def test_alternatives_of_a_row_are_a_list(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "mirror", "n": 1}\n', encoding="utf-8")
+    out = io.StringIO()
+    config = DecodeConfig(beam=3, maximum=8, n_best=2)
+    translate_table(translator(), source_of(str(path)), out, "jsonl", decoding=config)
+    best = translator(decoding=config).translate("mirror")
+    plain = json.loads(out.getvalue())
+    assert plain["n"] == 1
+    assert [each["text"] for each in plain["alternatives"]] == [each.text for each in best.alternatives]
+
+
+def test_a_row_too_long_is_told_with_its_line(tmp_path):
+    path = tmp_path / "a.csv"
+    long = " ".join(WORDS * 3)
+    path.write_text(f'n,text\n1,a\n2,"b\nc"\n3,d\n4,{long}\n', encoding="utf-8")
+    with pytest.raises(DataError, match=r"a\.csv:6: too long: .*--too-long split"):
+        translate_table(
+            translator(decoding=CONFIG),
+            source_of(str(path)),
+            io.StringIO(),
+            "csv",
+            too_long="error",
+            window=2,
+        )

@@ -181,6 +181,21 @@ def test_pairs_that_cannot_be_used_are_counted_also_when_the_store_is_there_alre
     assert counts.longest == (3, 3)
 
 
+def test_sources_of_several_sentences_are_counted_and_older_stores_do_not_know(
+    tmp_path: Path, tokenizer: Tokenizer
+) -> None:
+    given = [("a dog.", "x"), ("a dog. A tree.", "x"), ("a dog", "x"), ("Dr. Dog sees a tree", "x")]
+    own = corpus(tmp_path, given, valid=(PairFiles(source="x", target="y"),))
+    _, counts = build_store(own, "train", tokenizer, tmp_path / "tokens")
+    assert (counts.several, counts.share_of_several) == (1, 0.25)
+    beside = tmp_path / "tokens.json"
+    older = json.loads(beside.read_text())
+    del older["several"]
+    beside.write_text(json.dumps(older))
+    _, counts = build_store(own, "train", tokenizer, tmp_path / "tokens")
+    assert (counts.several, counts.share_of_several) == (None, None)
+
+
 @pytest.mark.parametrize("left", ["nothing", "another's"])
 def test_counts_that_were_lost_are_counted_again(tmp_path: Path, tokenizer: Tokenizer, left: str) -> None:
     _, counts = build_store(odd(tmp_path), "train", tokenizer, tmp_path / "tokens")

@@ -548,3 +548,67 @@ def test_a_translator_in_8_bits_has_as_many_parameters():
     own = translator().model
     parameters = sum(parameter.numel() for parameter in own.parameters())
     assert count_parameters(quantize(own)) == count_parameters(own) == parameters
+
+
+# several sentences in a text
+
+TWO = "mirror garden! Silver bridge.\n\nLantern"
+PARTS = ["mirror garden!", "Silver bridge.", "Lantern"]
+
+
+@pytest.mark.filterwarnings("ignore::regard.tasks.translation.result.TranslationWarning")
+@pytest.mark.parametrize(("several", "parted"), [(None, False), (0.0, True), (0.05, True), (0.3, False)])
+def test_texts_of_several_sentences_are_split_where_the_model_was_trained_on_single_ones(several, parted):
+    random = translator(decoding=SHORT, longest=60, several_sentences=several)
+    found = random.translate([TWO, *PARTS], align=True)
+    alone = [each.text for each in found[1:]]
+    assert [each.pieces for each in found] == [3 if parted else 1, 1, 1, 1]
+    always = random.translate(TWO, split="always", align=True)
+    assert always.text == f"{alone[0]} {alone[1]}\n\n{alone[2]}"
+    assert always.score == pytest.approx(sum(each.score for each in found[1:]), rel=1e-4)
+    never = random.translate(TWO, split="never", align=True)
+    assert never.pieces == 1
+    assert (found[0].text, found[0].alignment) == (
+        ((each := always if parted else never).text, each.alignment)
+    )
+    assert [each.text for each in random.stream([TWO])] == [found[0].text]
+
+
+def test_single_sentences_are_the_same_however_they_are_split():
+    texts = [*sentences(6, seed=5), "mirror garden.", "", "  harbour! "]
+    for config in (SHORT, DecodeConfig(method="sample", seed=3, n_best=2, maximum=8)):
+        random = translator(decoding=config, several_sentences=0.0)
+        wanted = random.translate(texts, split="never")
+        assert random.translate(texts, split="always") == wanted
+        assert random.translate(texts) == wanted
+
+
+def test_several_best_of_split_sentences_are_combined():
+    random = translator(decoding=DecodeConfig(beam=3, n_best=2, maximum=8), longest=60)
+    found = random.translate(TWO, split="always")
+    best = [random.translate(part).alternatives for part in PARTS]
+    assert found.alternatives[0].score == pytest.approx(sum(each[0].score for each in best), rel=1e-4)
+    assert len(found.alternatives) == 2
+
+
+def test_a_sentence_of_several_that_is_too_long_is_split_warned_about_or_refused():
+    random = translator(decoding=SHORT, longest=12)
+    long = f"mirror! {' '.join(WORDS).capitalize()}."
+    assert random.translate(long, split="always").pieces > 2
+    with pytest.warns(TranslationWarning, match="trained on 12 at most"):
+        assert random.translate(long, split="always", too_long="warn").pieces == 2
+    with pytest.raises(DataError, match="input:1: too long"):
+        random.translate(long, split="always", too_long="error")
+    short = "mirror garden! Silver bridge! Mirror garden!"
+    with pytest.raises(DataError, match="input:1: too long"):
+        random.translate(short, too_long="error")
+    assert random.translate(short, split="always", too_long="error").pieces == 3
+    with pytest.raises(ValueError, match="split='maybe' is none of auto, always, never"):
+        random.translate("mirror", split="maybe")
+
+
+def test_what_leaves_no_token_is_no_sentence():
+    own = Tokenizer.train(WORDS, TokenizerConfig(kind="wordpiece", vocabulary=80))
+    random = Translator(model("gru, dot", len(own)).eval(), own, longest=9, decoding=SHORT)
+    found = random.translate("\u200b\n\nmirror", split="always", prefixes="silver")
+    assert (found.text, found.pieces) == (random.translate("mirror", prefixes="silver").text, 1)

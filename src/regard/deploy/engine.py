@@ -208,6 +208,7 @@ def open_deployed(folder: Path, *, device: str = "auto", precision: Precision | 
             shape = Seq2Seq(facts.model)  # no weights: the engine has them
         own = CTranslate2Engine(engine, facts, tokenizer, device=place)
         about: Any = {"longest": facts.longest, "languages": facts.languages, "decoding": facts.decode}
+        about["several_sentences"] = facts.several_sentences
         return Translator(shape, tokenizer, engine=own, **about)
     except (RuntimeError, ValueError) as error:
         raise FolderError(f"{folder}: cannot be opened ({error}); export the model anew") from error

@@ -112,6 +112,7 @@ def write_engine(translator: Translator, folder: Path, precision: Precision) -> 
         model=translator.model.config,
         longest=translator.longest,
         languages=translator.languages,
+        several_sentences=translator.several_sentences,
         decode=replace(decoding, stop="full"),  # the only way it has
         positions=rows,
     )

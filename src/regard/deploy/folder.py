@@ -43,6 +43,8 @@ class Facts:
     """Those it writes, if it is told which."""
     decode: DecodeConfig
     """How to decode where nothing else is said."""
+    several_sentences: float | None = None
+    """The share of its training sources that hold several sentences, if that is known."""
     positions: int
     """Rows of the table of positions, where there is one and it was not learned."""
 

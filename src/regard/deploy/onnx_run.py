@@ -150,6 +150,7 @@ def onnx_translator(ours: Translator, folder: Path) -> Translator:
         ours.tokenizer,
         longest=ours.longest,
         languages=ours.languages,
+        several_sentences=ours.several_sentences,
         decoding=DecodeConfig(method="greedy", maximum=ours.decoding.maximum),
         engine=OnnxEngine(ours, folder),
     )

@@ -91,7 +91,7 @@ def trace_translation(
     True
     """
     tokenizer = translator.tokenizer
-    options = translator.options(decoding, too_long="warn")
+    options = translator.options(decoding, too_long="warn", split="never")
     sources = number_sources([text], translator.languages_of(to, 1), [""], None, 1)
     pieces = translator.plan(sources, options)
     if not pieces:

@@ -15,8 +15,18 @@ import numpy as np
 from regard.config import ConfigError
 from regard.meaning.corpus import Corpus, open_corpus
 from regard.tasks.answering.answerer import Answered, Answerer, AnswerSpan, open_answerer
-from regard.tasks.answering.commands import answer_records, answer_text, asked_questions, render
+from regard.tasks.answering.commands import (
+    answer_records,
+    answer_table,
+    answer_text,
+    asked_questions,
+    question_source,
+    read_context,
+    render,
+)
 from regard.tasks.base.faster import Precision
+from regard.tasks.base.formats import AS_NAMED, FileOptions
+from regard.tasks.base.outputs import assign
 
 
 class Sourced(NamedTuple):
@@ -57,6 +67,8 @@ def answer(
     device: str,
     precision: Precision | None = None,
     out: TextIO,
+    into: str | None = None,
+    files: FileOptions = AS_NAMED,
 ) -> None:
     if context is not None and corpus is not None:
         raise ConfigError("--context and --corpus: give one of the two")
@@ -64,50 +76,51 @@ def answer(
         raise ConfigError("--corpus FILE is searched with --embedder MODEL: give both, or none of the two")
     if n_best < 1 or top < 1:
         raise ConfigError(f"--n-best {n_best} --top {top}: both must be 1 or more")
+    if corpus is None and context is None and (questions or file is None):
+        raise ConfigError(
+            "what are the questions about? Give --context FILE, --corpus FILE, or --questions "
+            "FILE with a context for each question"
+        )
+    source = question_source(model, "-" if file is None else file, files)
+    [each] = assign(source.file, into, files, as_json=as_json, read=lambda *_: source)
+    about_one = context is not None or corpus is not None
+    records = file is not None and each.source.format == "lines" and not about_one
+    tabular = file is not None and each.tabular and not (records or questions or corpus)
+    if into is not None and each.format in ("csv", "tsv") and not tabular:
+        raise ConfigError(f"--out {into}: these answers have no columns; end its name in .txt or .jsonl")
     answerer = open_answerer(model, device=device, precision=precision)
     if threshold is not None:
         answerer = answerer.with_threshold(threshold)
-    if corpus is not None and embedder is not None:
-        _from_corpus(
-            answerer,
-            open_corpus(embedder, corpus, device=device),
-            corpus,
-            questions,
-            file,
-            top,
-            n_best,
-            as_json,
-            out,
-        )
-        return
-    if context is None:
-        if questions or file is None:
-            raise ConfigError(
-                "what are the questions about? Give --context FILE, --corpus FILE, or --questions "
-                "FILE with a context for each question"
-            )
-        answer_records(model, answerer, file, n_best=n_best, out=out)
-        return
-    asked = asked_questions(questions, file)
-    for found in answer_text(answerer, asked, context, n_best=n_best):
-        if as_json:
-            out.write(json.dumps(found.to_dict(), ensure_ascii=False) + "\n")
-        else:
-            render(found, out, titled=len(asked) > 1)
+    text = None if context is None else read_context(context)
+    with each.opened(out) as page:
+        if tabular:
+            answer_table(model, answerer, each, text, n_best=n_best, out=page)
+            return
+        if records:
+            answer_records(model, answerer, each.source.file, n_best=n_best, out=page)
+            return
+        asked = asked_questions(model, questions, each.source if file is not None else None)
+        if corpus is not None and embedder is not None:
+            found = open_corpus(embedder, corpus, device=device)
+            _from_corpus(answerer, found, corpus, asked, top, n_best, each.format == "jsonl", page)
+            return
+        for one in answer_text(answerer, asked, str(text), n_best=n_best):
+            if each.format == "jsonl":
+                page.write(json.dumps(one.to_dict(), ensure_ascii=False) + "\n")
+            else:
+                render(one, page, titled=len(asked) > 1)
 
 
 def _from_corpus(
     answerer: Answerer,
     corpus: Corpus,
     path: Path,
-    questions: Sequence[str],
-    file: str | None,
+    asked: Sequence[str],
     top: int,
     n_best: int,
     as_json: bool,
     out: TextIO,
 ) -> None:
-    asked = asked_questions(questions, file)
     for question in asked:
         found = answer_from(answerer, corpus, question, top=top, n_best=n_best)
         spans = tuple(each.span for each in found.answers)

@@ -6,7 +6,9 @@ from typing import Annotated, Literal
 import typer
 
 from regard.tasks.base.options import (
+    FILES,
     Device,
+    Into,
     Json,
     JsonLines,
     Layer,
@@ -72,7 +74,7 @@ def context(
     """How far a word's vectors move from one sentence to another, layer by layer."""
 
 
-@command("regard.meaning.answers")
+@command("regard.meaning.answers", files=(*FILES, "second"))
 def answer(
     model: Model,
     questions: Annotated[list[str] | None, typer.Argument(help="What is asked.")] = None,
@@ -83,7 +85,8 @@ def answer(
         str | None,
         typer.Option(
             "--questions",
-            help="One a line with --context or --corpus; else SQuAD's JSON, or a table with contexts.",
+            help="One a line, or a table, with --context or --corpus; else SQuAD's JSON, or a table that has "
+            "contexts too.",
         ),
     ] = None,
     corpus: Annotated[
@@ -99,6 +102,7 @@ def answer(
         typer.Option("--threshold", help="How much better no answer must score; unless given, as learned."),
     ] = None,
     as_json: JsonLines = False,
+    into: Into = None,
     precision: Precision = None,
     device: Device = "auto",
 ) -> None:

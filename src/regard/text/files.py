@@ -5,6 +5,7 @@ lone carriage returns, which real text contains: parallel files would slip out o
 """
 
 import bz2
+import codecs
 import gzip
 import io
 import lzma
@@ -34,6 +35,9 @@ _read_once: set[tuple[int, int]] = set()
 _Stream = io.FileIO | IO[bytes] | gzip.GzipFile | lzma.LZMAFile | bz2.BZ2File
 
 COMPRESSED = (".gz", ".xz", ".bz2", ".zip")
+
+INVALID = "invalid UTF-8"
+"""The reason of a `LineError` whose bytes are of another encoding."""
 
 _BROKEN_STREAM = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 _WINDOWS = " (if it is Windows' or Latin-1: iconv -f CP1252 -t UTF-8)"  # which has all of Latin-1, and more
@@ -65,37 +69,82 @@ class LineError(DataError):
     """Its quotation marks: in a table, they still tell where the row ends."""
 
 
-def scan(path: str | Path, longest: int = LONGEST) -> Iterator[str | LineError]:
+def scan(path: str | Path, longest: int = LONGEST, *, encoding: str = "utf-8") -> Iterator[str | LineError]:
     """The lines of a file without their ends (LF or CR LF); for one that is broken, its error as a value.
 
     `path` may end in .gz, .xz, .bz2 or .zip, or name a file in an archive: "archive.zip/member". A byte order
-    mark at the start is dropped. What makes the whole file unreadable is raised.
+    mark at the start is dropped. What makes the whole file unreadable is raised, and so are bytes that are
+    not of an `encoding` other than UTF-8.
     """
-    file = str(path)
     with open_bytes(path) as stream:
-        number = 0
-        # Two bytes more than a line may have: room for its end.
-        while raw := stream.readline(longest + 2):
-            number += 1
-            if number == 1:
-                _refuse_foreign(file, raw)
-                if raw.startswith(_BOM):
-                    # The mark took room from the line, which must not pass for a whole one if cut short.
-                    raw = raw[3:] if raw.endswith(b"\n") else raw[3:] + stream.readline(3)
-                    if not raw:
-                        return
-            line = _without_end(raw)
-            if len(line) > longest:
-                yield _too_long(stream, raw, Origin(file, number), longest)
-            elif b"\0" in line:
-                yield _bad_line(line, "NUL", line.index(0), Origin(file, number))
+        yield from scan_stream(stream, str(path), longest, encoding=encoding)
+
+
+def scan_stream(
+    stream: io.BufferedReader, file: str, longest: int = LONGEST, *, encoding: str = "utf-8"
+) -> Iterator[str | LineError]:
+    """The same of what is open already; `file` is what errors call it."""
+    if codecs.lookup(encoding).name != "utf-8":
+        stream = io.BufferedReader(_Recoded(stream, file, encoding))
+    number = 0
+    # Two bytes more than a line may have: room for its end.
+    while raw := stream.readline(longest + 2):
+        number += 1
+        if number == 1:
+            _refuse_foreign(file, raw)
+            if raw.startswith(_BOM):
+                # The mark took room from the line, which must not pass for a whole one if cut short.
+                raw = raw[3:] if raw.endswith(b"\n") else raw[3:] + stream.readline(3)
+                if not raw:
+                    return
+        line = _without_end(raw)
+        if len(line) > longest:
+            yield _too_long(stream, raw, Origin(file, number), longest)
+        elif b"\0" in line:
+            yield _bad_line(line, "NUL", line.index(0), Origin(file, number))
+        else:
+            try:
+                text = line.decode()
+            except UnicodeDecodeError as error:
+                yield _bad_line(line, INVALID, error.start, Origin(file, number), _WINDOWS)
             else:
-                try:
-                    text = line.decode()
-                except UnicodeDecodeError as error:
-                    yield _bad_line(line, "invalid UTF-8", error.start, Origin(file, number), _WINDOWS)
-                else:
-                    yield text
+                yield text
+
+
+class _Recoded(io.RawIOBase):
+    """Bytes of another encoding, as UTF-8: then a newline byte ends a line there too."""
+
+    def __init__(self, stream: io.BufferedReader, file: str, encoding: str) -> None:
+        self._stream, self._file, self._encoding = stream, file, encoding
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+        self._left = b""
+        self._lines = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._left:
+            raw = self._stream.read1(1 << 16)
+            self._left = self._decoded(raw).encode()
+            if not raw:
+                break
+        part = self._left[: len(buffer)]
+        buffer[: len(part)] = part
+        self._left = self._left[len(part) :]
+        return len(part)
+
+    def _decoded(self, raw: bytes) -> str:
+        try:
+            text = self._decoder.decode(raw, final=not raw)
+        except UnicodeDecodeError as error:
+            read = error.object[: error.start].decode(self._encoding, errors="replace")
+            origin = Origin(self._file, self._lines + read.count("\n") + 1)
+            byte = f"({error.object[error.start : error.start + 1].hex(' ')} in hexadecimal)"
+            remedy = "pass encoding=, utf-8 or cp1252 perhaps"
+            raise DataError(origin, f"not {self._encoding}", byte, remedy) from error
+        self._lines += text.count("\n")
+        return text
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import json
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -72,7 +72,11 @@ def scan_delimited(table: Table, columns: Sequence[Column]) -> Iterator[Row | Da
     csv = table.resolve_format() == "csv"
     separator = table.separator or ("," if csv else "\t")
     quoted = csv and table.cells is None if table.quoted is None else table.quoted
-    split_rows = _split_quoted(table, separator) if quoted else _split_plain(table, separator)
+    lines = scan(table.path, table.longest)
+    if quoted:
+        split_rows = split_quoted(lines, str(table.path), separator, longest=table.longest)
+    else:
+        split_rows = split_plain(lines, str(table.path), separator, cells=table.cells)
     header = any(isinstance(column, str) for column in columns) if table.header is None else table.header
 
     places: list[int] | None = None
@@ -102,8 +106,15 @@ def scan_delimited(table: Table, columns: Sequence[Column]) -> Iterator[Row | Da
 
 def scan_json_lines(table: Table, columns: Sequence[Column]) -> Iterator[Row | DataError]:
     """Rows of JSON, one object a line."""
-    file = str(table.path)
-    for number, line in enumerate(scan(table.path, table.longest), 1):
+    for found in json_objects(scan(table.path, table.longest), str(table.path)):
+        yield found if isinstance(found, DataError) else pick(found[0], columns, found[1])
+
+
+def json_objects(
+    lines: Iterable[str | LineError], file: str
+) -> Iterator[tuple[dict[str, object], Origin] | DataError]:
+    """The object of each line that is not blank."""
+    for number, line in enumerate(lines, 1):
         if isinstance(line, DataError):
             yield line
         elif number == 1 and line.lstrip().startswith("["):
@@ -116,7 +127,7 @@ def scan_json_lines(table: Table, columns: Sequence[Column]) -> Iterator[Row | D
                 yield DataError(origin, "invalid JSON", f"({error})")
                 continue
             if isinstance(found, dict):
-                yield pick(found, columns, origin)
+                yield found, origin
             else:
                 yield DataError(origin, "not a JSON object", f"but {type(found).__name__}")
 
@@ -154,41 +165,58 @@ def _place(column: Column, names: list[str], origin: Origin, header: bool, separ
     return names.index(column)
 
 
-def _split_plain(table: Table, separator: str) -> Iterator[Row | DataError]:
-    file = str(table.path)
-    most = -1 if table.cells is None else table.cells - 1
-    for number, line in enumerate(scan(table.path, table.longest), 1):
+def split_plain(
+    lines: Iterable[str | LineError],
+    file: str,
+    separator: str,
+    *,
+    cells: int | None = None,
+    blank: bool = False,
+) -> Iterator[Row | DataError]:
+    """All cells of each row, in which quotation marks are text like any other. With `blank`, a blank line
+    below a row of one cell is a row too, whose cell is empty."""
+    most = -1 if cells is None else cells - 1
+    width = 0
+    for number, line in enumerate(lines, 1):
         if isinstance(line, DataError):
             yield line
-        elif line:
-            yield Row(tuple(line.split(separator, most)), Origin(file, number))
+        elif line or (blank and width == 1):
+            row = Row(tuple(line.split(separator, most)), Origin(file, number))
+            width = width or len(row.cells)
+            yield row
 
 
-def _split_quoted(table: Table, separator: str) -> Iterator[Row | DataError]:
-    """Rows whose cells may be quoted, and then may hold newlines.
+def split_quoted(
+    lines: Iterable[str | LineError],
+    file: str,
+    separator: str,
+    *,
+    longest: int = LONGEST,
+    blank: bool = False,
+) -> Iterator[Row | DataError]:
+    """All cells of each row, which may be quoted, and then may hold newlines; `blank` as in `split_plain`.
 
     A stray quote swallows what follows: up to the limit, or up to the next quote, where text behind it or a
     wrong number of cells gives it away. Then only the line that opened it counts as broken, and reading goes
     on with the next one.
     """
-    file = str(table.path)
     width = 0
-    lines = enumerate(scan(table.path, table.longest), 1)
+    numbered = enumerate(lines, 1)
     again: deque[tuple[int, str | LineError]] = deque()
 
     def following() -> tuple[int, str | LineError] | None:
-        return again.popleft() if again else next(lines, None)
+        return again.popleft() if again else next(numbered, None)
 
     while (first := following()) is not None:
         number, line = first
-        if line == "":
+        if line == "" and not (blank and width == 1):
             continue
         row = _QuotedRow(separator, Origin(file, number))
         row.add(line)
         opening, row.error, row.misplaced = row.error, None, False
         size = _size(line)
         swallowed = []
-        while row.open and size <= table.longest and (more := following()) is not None:
+        while row.open and size <= longest and (more := following()) is not None:
             row.add(more[1])
             size += _size(more[1])
             swallowed.append(more)

@@ -1,5 +1,7 @@
 """An answerer from a recipe to the prompt: learned, kept, resumed, used, exported."""
 
+import csv
+import io
 import json
 
 import numpy as np
@@ -215,6 +217,38 @@ def test_questions_of_a_file_with_their_contexts_come_as_json(folder):
     ]
     assert np.mean(right) > 0.9
     assert all(len(each["spans"]) == 2 for each in found)
+
+
+def test_questions_of_a_table_keep_their_rows_and_get_their_answers(folder, tmp_path):
+    gold = [
+        ["n", "question", "context", "answer"],
+        ["1", "which animal ?", CONTEXT, "mine"],
+        ["2", "", "", ""],
+    ]
+    with (tmp_path / "q.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([*gold, ["3", "which fruit ?", CONTEXT, ""]])
+    asked = ["answer", folder / "model", "--questions", tmp_path / "q.csv", "--device", "cpu"]
+    found = [*csv.DictReader(io.StringIO(town.at_the_prompt(*asked)))]
+    assert [*found[0]][4:] == ["predicted_answer", "start", "end", "probability", "no_answer"]
+    assert [row["answer"] for row in found] == ["mine", "", ""]
+    assert [row["predicted_answer"] for row in found] == ["big dog", "", ""]
+    assert (found[0]["start"], found[0]["end"], found[2]["start"]) == ("16", "23", "")
+    assert float(found[0]["probability"]) > 0.5
+    assert float(found[2]["no_answer"]) > 0.5
+    (tmp_path / "town.txt").write_text(CONTEXT)
+    out = tmp_path / "o.jsonl"
+    town.at_the_prompt(*asked, "--context", tmp_path / "town.txt", "--n-best", "2", "--out", out)
+    plain = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["predicted_answer"] for row in plain] == ["big dog", None, ""]
+    assert plain[0]["answers"][0]["text"] == "big dog"
+    assert len(plain[0]["answers"]) == 2
+    with pytest.raises(DataError, match=r"no column 'asked'; there is 'n', 'question'"):
+        town.at_the_prompt(*asked, "--column", "asked")
+    with pytest.raises(ConfigError, match="these answers have no columns"):
+        town.at_the_prompt(*asked[:3], folder / "valid.json", "--out", tmp_path / "o.csv")
+    (tmp_path / "page.html").write_text("x")
+    with pytest.raises(DataError, match=r"page\.html: a web page \(HTML\) is not read here"):
+        town.at_the_prompt(*asked[:2], "what ?", "--context", tmp_path / "page.html")
 
 
 def test_a_corpus_is_searched_and_then_read(folder, tmp_path):

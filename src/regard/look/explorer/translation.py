@@ -135,7 +135,7 @@ class Search:
                 f"{translator.longest:,} at most: translate it sentence by sentence"
             )
         sources = number_sources([text], languages, [""], None, 1)
-        pieces = translator.plan(sources, translator.options(too_long="error"))
+        pieces = translator.plan(sources, translator.options(too_long="error", split="never"))
         if not pieces:
             raise Refused("the model's tokenizer finds nothing to read in this text")
         forced = [*(prefix or ())]

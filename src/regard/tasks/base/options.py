@@ -13,8 +13,19 @@ from rich.console import Console
 
 from regard.config import field_docs
 from regard.decode.config import DecodeConfig
+from regard.tasks.base.formats import FileOptions
 
 Model = Annotated[Path, typer.Argument(help="A model folder.")]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Files, a text a line or tables (CSV, TSV, JSONL); folders; - for standard input; or texts."
+    ),
+]
+Into = Annotated[
+    str | None,
+    typer.Option("--out", help="The file to write, its ending the format; of several files, a folder."),
+]
 Lines = Annotated[str, typer.Argument(help="A text a line; - for standard input.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -35,7 +46,10 @@ TooLong = Annotated[
 
 DECODING = tuple(field.name for field in fields(DecodeConfig))
 """All settings of a search."""
+FILES = ("format", "column", "separator", "encoding", "header")
+"""All settings of reading files, but for pairs."""
 _NAMES = {
+    "header": ("--header/--no-header",),
     "stop": ("--beam-stop",),
     "n_best": ("--n-best", "--samples"),
     "maximum": ("--maximum", "--max-tokens"),
@@ -43,17 +57,13 @@ _NAMES = {
 """Options that are not called as their setting is."""
 
 
-def command(
-    home: str, *, decoding: Sequence[str] = ()
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A command that is declared here, with its options and its help, and is done by the function of the same
-    name in the module `home`, which is imported when it is called. That one also gets standard output as
-    `out`, and a `console`, if it takes them; with `decoding`, an option for each of these settings of
-    `DecodeConfig`, its docstring the help: those that were given are a dictionary."""
-    hints, docs = get_type_hints(DecodeConfig), field_docs(DecodeConfig)
-    added = {
-        f"decode_{name}": inspect.Parameter(  # a command may have a `stop` of its own
-            f"decode_{name}",
+def _options(config: type, names: Sequence[str], before: str) -> dict[str, inspect.Parameter]:
+    """An option for each of these settings, its docstring the help. `before` stands before the names of the
+    parameters: a command may have a `stop` or a `format` of its own."""
+    hints, docs = get_type_hints(config), field_docs(config)
+    return {
+        f"{before}_{name}": inspect.Parameter(
+            f"{before}_{name}",
             inspect.Parameter.KEYWORD_ONLY,
             default=None,
             annotation=Annotated[
@@ -63,8 +73,19 @@ def command(
                 ),
             ],
         )
-        for name in decoding
+        for name in names
     }
+
+
+def command(
+    home: str, *, decoding: Sequence[str] = (), files: Sequence[str] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command that is declared here, with its options and its help, and is done by the function of the same
+    name in the module `home`, which is imported when it is called. That one also gets standard output as
+    `out`, and a `console`, if it takes them; with `decoding`, an option for each of these settings of
+    `DecodeConfig`, its docstring the help: those that were given are a dictionary; with `files`, the same of
+    `FileOptions`, which is made of them."""
+    added = _options(DecodeConfig, decoding, "decode") | _options(FileOptions, files, "file")
 
     def decorate(declared: Callable[..., None]) -> Callable[..., None]:
         own = inspect.signature(declared, eval_str=True).parameters.values()
@@ -76,6 +97,9 @@ def command(
             if decoding:
                 values = {name: given.pop(f"decode_{name}") for name in decoding}
                 given["decoding"] = {name: value for name, value in values.items() if value is not None}
+            if files:
+                read = {name: given.pop(f"file_{name}") for name in files}
+                given["files"] = FileOptions(**{name: own for name, own in read.items() if own is not None})
             if "console" in takes:
                 given["console"] = Console()
             if "out" in takes and "out" not in given:

@@ -5,15 +5,25 @@ from typing import Annotated
 
 import typer
 
-from regard.tasks.base.options import Device, JsonLines, Layer, Model, Precision, TooLong, Words, command
+from regard.tasks.base.options import (
+    FILES,
+    Device,
+    Inputs,
+    Into,
+    JsonLines,
+    Layer,
+    Model,
+    Precision,
+    TooLong,
+    Words,
+    command,
+)
 
 
-@command("regard.tasks.classification.commands")
+@command("regard.tasks.classification.commands", files=(*FILES, "second"))
 def classify(
     model: Model,
-    file: Annotated[
-        str, typer.Argument(help="A text a line, or two with a tab between; - for standard input.")
-    ] = "-",
+    inputs: Inputs = None,
     probabilities: Annotated[
         bool, typer.Option("--probabilities", help="Of every label, the likeliest first.")
     ] = False,
@@ -33,11 +43,14 @@ def classify(
     ] = None,
     layer: Layer = -1,
     as_json: JsonLines = False,
+    into: Into = None,
     too_long: TooLong = "cut",
     precision: Precision = None,
     device: Device = "auto",
 ) -> None:
-    """Label texts: label, probability and text, line by line; or words, by others that are labelled."""
+    """Label texts: label, probability and text, line by line; or words, by others that are labelled.
+
+    A pair is a line with a tab between its texts. Of a table, every row stays as it is, and gets columns."""
 
 
 COMMANDS = (classify,)

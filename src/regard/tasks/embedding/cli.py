@@ -1,18 +1,24 @@
 """What embedding adds to the command line. Imports no torch."""
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from regard.tasks.base.options import Device, Lines, Model, Precision, TooLong, command
+from regard.tasks.base.options import FILES, Device, Inputs, Model, Precision, TooLong, command
 
 
-@command("regard.tasks.embedding.commands")
+@command("regard.tasks.embedding.commands", files=FILES)
 def embed(
     model: Model,
-    file: Lines,
-    out: Annotated[Path, typer.Option("--out", help="The NumPy file for the vectors.")],
+    inputs: Inputs = None,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            "--out",
+            help="The NumPy file for the vectors, or a table (.jsonl, .csv, .tsv) for texts and vectors; of "
+            "several files, a folder. Unless given, JSON lines are printed.",
+        ),
+    ] = None,
     pool: Annotated[
         Literal["first", "mean", "max"] | None,
         typer.Option("--pool", help="How a text becomes one vector; unless given, as the model has it."),

@@ -1,8 +1,9 @@
 """What tagging's commands do: tag, evaluate."""
 
 import json
-import sys
+from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from math import isnan
 from operator import eq
 from pathlib import Path
@@ -14,25 +15,31 @@ from regard.config import ConfigError
 from regard.tasks.base.analysis import check_files, report
 from regard.tasks.base.evaluation import labelled_data, own_data, say_figures
 from regard.tasks.base.faster import Precision
-from regard.tasks.base.lines import WINDOW, incoming
+from regard.tasks.base.formats import AS_NAMED, FileOptions, Format, ending, format_of
+from regard.tasks.base.outputs import Assignment, Inputs, assign, do_each
+from regard.tasks.base.predictor import Progress
 from regard.tasks.base.reading import quietly
+from regard.tasks.base.sources import Source, existing
+from regard.tasks.base.tables import Wanted, annotate
 from regard.tasks.base.task import EvaluateOptions
 from regard.tasks.base.terminal import counting, say
 from regard.tasks.tagging.data import TaggedCorpus
 from regard.tasks.tagging.errors import analyse
 from regard.tasks.tagging.lines import LineFormat, line_format, tag_lines
 from regard.tasks.tagging.recipe import RECIPE
-from regard.tasks.tagging.tagger import TaggedWords, open_tagger
+from regard.tasks.tagging.tagger import TaggedWords, Tagger, open_tagger
 from regard.tasks.tagging.train import measure
 from regard.text import Tagged
 
 
 def tag(
     model: Path,
-    file: str,
+    inputs: Inputs = None,
     *,
     out: TextIO,
-    form: LineFormat | None = None,
+    into: str | None = None,
+    files: FileOptions = AS_NAMED,
+    form: LineFormat | Format | None = None,
     word: int = 0,
     column: str | None = None,
     comment: str = "",
@@ -41,25 +48,66 @@ def tag(
     device: str = "auto",
     precision: Precision | None = None,
 ) -> None:
-    """The lines of a file as they are, each word's with its tag behind it; of plain text, a word a line."""
+    """The lines of a file as they are, each word's with its tag behind it; of plain text, a word a line. A
+    table keeps its rows, and gets columns."""
+    given = assign(inputs, into, files, as_json=as_json, read=partial(_source, form=form, as_json=as_json))
     tagger = open_tagger(model, device=device, precision=precision)
-    plain = form == "text" or (form is None and file == "-")
-    if as_json:
-        if not plain and line_format(file) != "text":
-            raise ConfigError("--json is for plain text, a sentence a line: say so by --format text")
-        for sentence in incoming(file):
-            out.write(json.dumps(tagger.tag(sentence).to_dict(), ensure_ascii=False) + "\n")
-            out.flush()
-        return
     columns: Any = {"word": word, "tag": _column(column), "comment": comment, "replace": replace}
-    if file == "-":
-        columns |= {"format": form or "text", "file": "standard input"}
-        tag_lines(incoming(file), out, tagger.tag, window=1 if sys.stdin.isatty() else WINDOW, **columns)
-        return
-    with counting("sentences", beside=out) as advance:
-        counts = tagger.tag_file(file, out, format=form, progress=advance, **columns)
-    if counts.silent:
-        say(Console(stderr=True), f"{counts.silent} of {counts.words} words left no token")
+
+    def work(each: Assignment) -> None:
+        with each.opened(out) as page, counting("sentences", beside=page) as advance:
+            if each.tabular:
+                _tag_table(tagger, each, page, advance)
+                return
+            lines, kind = each.source.lines(), _line_format(each.source, form)
+            if each.format == "jsonl":
+                for sentence in lines:
+                    page.write(json.dumps(tagger.tag(sentence).to_dict(), ensure_ascii=False) + "\n")
+                    page.flush()
+                return
+            how: Any = {"format": kind, "file": each.source.name, "window": each.source.window, **columns}
+            counts = tag_lines(lines, page, tagger.tag, progress=advance, **how)
+        if counts.silent:
+            say(Console(stderr=True), f"{counts.silent} of {counts.words} words left no token")
+
+    do_each(given, work)
+
+
+def _source(file: str, options: FileOptions, *, form: LineFormat | Format | None, as_json: bool) -> Source:
+    """What is read of a file: lines, also where they are columns of words, or a table."""
+    read: Format = "lines"
+    if form == "csv" or form == "tsv" or form == "jsonl":
+        read = form
+    elif form is None and ending(file) != ".tsv":
+        read = format_of(file)
+    source = Source(existing(file), read, options)
+    if source.format == "lines" and _line_format(source, form) != "text" and as_json:
+        raise ConfigError("--json is for plain text, a sentence a line: say so by --format text")
+    return source
+
+
+def _line_format(source: Source, form: LineFormat | Format | None) -> LineFormat:
+    if form == "lines" or (form is None and (source.file == "-" or source.texts is not None)):
+        return "text"
+    return line_format(source.file) if form is None else form  # type: ignore[return-value]
+
+
+def _tag_table(tagger: Tagger, each: Assignment, out: TextIO, progress: Progress | None) -> None:
+    """New columns: words, tags and, where tags mark some, spans."""
+    listed = each.format == "jsonl"
+
+    def work(sentences: list[str | Sequence[str]]) -> list[list[object]]:
+        return [_values(found, listed, tagger.spans) for found in tagger.tag(sentences)]
+
+    wanted = Wanted(each.source.options.column, names=("text", "sentence", "words", "tokens"), words=True)
+    added = ["words", "tags", *(["spans"] if tagger.spans else [])]
+    annotate(each.source, out, each.format, added=added, wanted=[wanted], work=work, progress=progress)
+
+
+def _values(found: TaggedWords, listed: bool, spans: bool) -> list[object]:
+    """What a table gets; `listed`: words and tags as lists, not parted by spaces."""
+    sides: list[object] = [[*own] if listed else " ".join(own) for own in (found.words, found.tags)]
+    return [*sides, *([found.to_dict()["spans"]] if spans else [])]
 
 
 def _column(name: str | None) -> str | int | None:

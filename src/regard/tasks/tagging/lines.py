@@ -26,6 +26,7 @@ _SUFFIXES: dict[str, LineFormat] = {
     **dict.fromkeys((".conll", ".conll03", ".col", ".bio", ".iob", ".iob2", ".tsv"), "conll"),
     ".conllu": "conllu",
     ".txt": "text",
+    ".md": "text",
 }
 _CELL = {"\t": re.compile(r"(?:^|(?<=\t))[^\t]*"), " ": re.compile(r"[^ ]+")}
 

@@ -4,23 +4,42 @@ from typing import Annotated, Literal
 
 import typer
 
-from regard.tasks.base.options import DECODING, Device, JsonLines, Model, Precision, To, command
+from regard.tasks.base.options import (
+    DECODING,
+    FILES,
+    Device,
+    Inputs,
+    Into,
+    JsonLines,
+    Model,
+    Precision,
+    To,
+    command,
+)
 
 
-@command("regard.tasks.translation.commands", decoding=DECODING)
+@command("regard.tasks.translation.commands", decoding=DECODING, files=FILES)
 def translate(
     model: Model,
-    file: Annotated[str, typer.Argument(help="Text, one sentence a line; - for standard input.")] = "-",
+    inputs: Inputs = None,
     scores: Annotated[bool, typer.Option("--scores", help="The log-probability before each line.")] = False,
     align: Annotated[
         bool, typer.Option("--align", help="Which word came from which: text ||| 0-0 1-2")
     ] = False,
     as_json: JsonLines = False,
+    into: Into = None,
     to: To = None,
     too_long: Annotated[
         Literal["split", "warn", "error"],
         typer.Option("--too-long", help="Lines past the model's length: split by sentence, warn, error."),
     ] = "split",
+    split: Annotated[
+        Literal["auto", "always", "never"],
+        typer.Option(
+            "--split",
+            help="Lines of several sentences, one by one; auto: where training had single ones.",
+        ),
+    ] = "auto",
     suppress: Annotated[list[str] | None, typer.Option("--suppress", help="A word that never comes.")] = None,
     greedy: Annotated[bool, typer.Option("--greedy", help="The likeliest token each time.")] = False,
     engine: Annotated[
@@ -34,7 +53,7 @@ def translate(
     ] = None,
     device: Device = "auto",
 ) -> None:
-    """Translate a file, or standard input, line by line.
+    """Translate texts, files or standard input, line by line; of a table, a column, and the rest is kept.
 
     With --n-best, lines are i ||| text ||| score."""
 

@@ -1,6 +1,5 @@
 """What translation's commands do: translate, align, evaluate."""
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -13,15 +12,21 @@ from regard.config import ConfigError
 from regard.decode import DecodeConfig
 from regard.tasks.base.decoding import changed
 from regard.tasks.base.faster import Precision
-from regard.tasks.base.lines import incoming
+from regard.tasks.base.formats import AS_NAMED, FileOptions
+from regard.tasks.base.outputs import Assignment, Inputs, assign, do_each
 from regard.tasks.base.pairs import Corpus
 from regard.tasks.base.recipe import read_recipe
 from regard.tasks.base.task import EvaluateOptions
 from regard.tasks.base.terminal import counting, say
 from regard.tasks.translation.alignment import draw
-from regard.tasks.translation.engine import TooLong
+from regard.tasks.translation.engine import Split, TooLong
 from regard.tasks.translation.evaluate import compare, render_comparison, render_scores, score
-from regard.tasks.translation.lines import translate_lines
+from regard.tasks.translation.lines import (
+    SHORTEN,
+    LineCounts,
+    translate_lines,
+    translate_table,
+)
 from regard.tasks.translation.recipe import RECIPE
 from regard.tasks.translation.train import spread_out
 from regard.tasks.translation.translator import Translator, open_translator
@@ -40,9 +45,11 @@ def open_by_engine(model: Path, engine: Engine, device: str, precision: Precisio
 
 def translate(
     model: Path,
-    file: str,
+    inputs: Inputs = None,
     *,
     out: TextIO,
+    into: str | None = None,
+    files: FileOptions = AS_NAMED,
     engine: Engine = "regard",
     device: str = "auto",
     precision: Precision | None = None,
@@ -53,31 +60,43 @@ def translate(
     as_json: bool = False,
     to: str | None = None,
     too_long: TooLong = "split",
+    split: Split = "auto",
     suppress: Sequence[str] | None = None,
     batch_tokens: int | None = None,
 ) -> None:
-    """Line by line, from a file or "-" for standard input. `decoding` has settings of `DecodeConfig` by
-    name, in place of the translator's own."""
+    """Line by line, or a column of a table. `decoding` has settings of `DecodeConfig` by name, in place of
+    the translator's own."""
+    given = assign(inputs, into, files, as_json=as_json)
     translator = open_by_engine(model, engine, device, precision)
-    asked = file == "-" and sys.stdin.isatty()
-    with counting("lines", beside=out) as advance, _named(file):
-        counts = translate_lines(
-            translator,
-            incoming(file),
-            out,
-            scores=scores,
-            align=align,
-            as_json=as_json,
-            to=to,
-            decoding=changed(translator.decoding, decoding or {}, greedy=greedy),
-            suppressed=suppress or (),
-            too_long=too_long,
-            window=1 if asked else 1000,
-            batch_tokens=batch_tokens,
-            progress=advance,
-        )
+    settings: dict[str, Any] = {
+        "scores": scores,
+        "align": align,
+        "to": to,
+        "decoding": changed(translator.decoding, decoding or {}, greedy=greedy),
+        "suppressed": suppress or (),
+        "too_long": too_long,
+        "split": split,
+        "batch_tokens": batch_tokens,
+    }
+
+    def work(each: Assignment) -> None:
+        with each.opened(out) as page, counting("lines", beside=page) as advance:
+            how = {**settings, "window": each.source.window, "progress": advance}
+            if each.tabular:
+                counts = translate_table(translator, each.source, page, each.format, **how)
+            else:
+                listed = each.format == "jsonl"
+                with _named(each.source.name):
+                    lines = each.source.lines()
+                    counts = translate_lines(translator, lines, page, as_json=listed, **how)
+        _say_notes(counts)
+
+    do_each(given, work)
+
+
+def _say_notes(counts: LineCounts) -> None:
     notes = (
-        (counts.split, "longer than the model was trained on: they were translated in pieces"),
+        (counts.split, "of several sentences or too long for the model: they were translated in pieces"),
         (counts.unknown, "not wholly known: they have words that are not in the model's vocabulary"),
     )
     for count, what in notes:
@@ -105,9 +124,8 @@ def _named(file: str) -> Iterator[None]:
     except DataError as error:
         if error.origin.file != "input":
             raise
-        origin = Origin("standard input" if file == "-" else file, error.origin.line)
-        remedy = "shorten it, or translate with --too-long split"
-        raise DataError(origin, error.reason, error.particulars, remedy) from error
+        origin = Origin(file, error.origin.line)
+        raise DataError(origin, error.reason, error.particulars, SHORTEN) from error
 
 
 def evaluate(model: Path, options: EvaluateOptions, console: Console) -> dict[str, Any]:

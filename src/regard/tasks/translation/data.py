@@ -22,6 +22,7 @@ from regard.tasks.base.pairs import Corpus
 from regard.tasks.base.splits import Split
 from regard.tasks.translation.pieces import encode_sources
 from regard.text import DataError, Origin, Skipped, Tokenizer
+from regard.text.splitting import sentences
 from regard.train.checkpoint import write_text
 from regard.train.objectives import HIDDEN
 
@@ -42,6 +43,12 @@ class PairCounts:
     """Which, and where the first of them stand."""
     longest: tuple[int, ...]
     """The most tokens on each side that are used."""
+    several: int | None = None
+    """Used pairs whose source holds several sentences; None in older token stores, which did not count."""
+
+    @property
+    def share_of_several(self) -> float | None:
+        return None if self.several is None else round(self.several / self.used, 4)
 
 
 def build_store(corpus: Corpus, split: Split, tokenizer: Tokenizer, folder: Path) -> tuple[Store, PairCounts]:
@@ -51,7 +58,7 @@ def build_store(corpus: Corpus, split: Split, tokenizer: Tokenizer, folder: Path
     beside = folder.with_name(f"{folder.name}.json")
 
     def rows() -> Iterator[Mapping[str, Any]]:
-        skipped, seen = Skipped(), {"read": 0, "empty": 0, "long": 0}
+        skipped, seen = Skipped(), {"read": 0, "empty": 0, "long": 0, "several": 0}
         start, end = tokenizer.require("start"), tokenizer.require("end")
         for chunk in corpus.chunks(split, skipped):
             sources = encode_sources(tokenizer, [pair.source for pair, _ in chunk], [to for _, to in chunk])
@@ -63,6 +70,7 @@ def build_store(corpus: Corpus, split: Split, tokenizer: Tokenizer, folder: Path
                 elif max(len(source), len(target) + 1) > config.longest:
                     seen["long"] += 1
                 else:
+                    seen["several"] += len(sentences(pair.source)) > 1
                     yield {"source": source, "target": [start, *target, end]}
         counts = {"of": wanted, **seen, "skipped": skipped.total, "why": str(skipped)}
         write_text(beside, json.dumps(counts))  # before the store is whole, so that no store is without

@@ -36,6 +36,9 @@ ROWS, SOURCES = 256, 128
 TooLong = Literal["split", "warn", "error"]
 """A text longer than the model was trained on: translate it sentence by sentence, translate it whole and
 warn, or raise a DataError."""
+Split = Literal["auto", "always", "never"]
+"""A text of several sentences: translate it sentence by sentence if the model was trained on single ones,
+always, or never; what is too long is split all the same."""
 Results = Iterator[tuple[list[Piece], list[PieceResult]]]
 
 
@@ -46,6 +49,8 @@ class Options:
     decoding: DecodeConfig
     suppressed: tuple[int, ...]
     too_long: TooLong
+    split: bool
+    """Whether texts of several sentences are translated sentence by sentence."""
     align: bool
     batch_tokens: int
 

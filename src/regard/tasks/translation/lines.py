@@ -1,4 +1,4 @@
-"""Translating a stream of lines into a file: what `regard translate` writes.
+"""Translating a stream of lines, or a column of a table, into a file: what `regard translate` writes.
 
     plain           text                        one line for each line read, empty for a blank one
     scores          score<TAB>text              the log-probability
@@ -7,18 +7,26 @@
     as_json         {"source": ..., "text": ..., "score": ..., ...}
 
 A translation never breaks its line: where the model writes a newline, a space takes its place (but in JSON).
+A table gets a column `translation` and, where they were asked for, `score`, `alignment` and `alternatives`.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TextIO
+from typing import TextIO, TypedDict, Unpack
 
 from regard.decode import DecodeConfig
+from regard.tasks.base.formats import Format
 from regard.tasks.base.predictor import Progress
-from regard.tasks.translation.engine import TooLong
+from regard.tasks.base.sources import Record, Source
+from regard.tasks.base.tables import TableWriter, Texts, Wanted
+from regard.tasks.translation.engine import Split, TooLong
 from regard.tasks.translation.result import Translation
 from regard.tasks.translation.translator import Translator
+from regard.text import DataError
+
+SHORTEN = "shorten it, or translate with --too-long split"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +34,23 @@ class LineCounts:
     lines: int
     blank: int
     split: int
-    """Translated in several pieces, because they are longer than the model was trained on."""
+    """Translated in several pieces: of several sentences, or longer than the model was trained on."""
     unfinished: int
     """Stopped at the maximum length."""
     unknown: int
     """With words that the vocabulary does not have."""
+
+
+class StreamSettings(TypedDict, total=False):
+    """What is said of a search; see `Translator.stream`."""
+
+    to: str | None
+    suppressed: Sequence[str]
+    too_long: TooLong
+    split: Split
+    align: bool
+    batch_tokens: int | None
+    progress: Progress | None
 
 
 def translate_lines(
@@ -39,45 +59,89 @@ def translate_lines(
     out: TextIO,
     *,
     scores: bool = False,
-    align: bool = False,
     as_json: bool = False,
-    to: str | None = None,
     decoding: DecodeConfig | None = None,
-    suppressed: Sequence[str] = (),
-    too_long: TooLong = "split",
     window: int = 1000,
-    batch_tokens: int | None = None,
-    progress: Progress | None = None,
+    **settings: Unpack[StreamSettings],
 ) -> LineCounts:
     """Line i of `out` belongs to line i of `lines`. What a window of lines became is written and flushed
     before the next is read."""
     config = translator.decoding if decoding is None else decoding
     n_best = config.n_best
-    if align and n_best > 1 and not as_json:
+    if settings.get("align") and n_best > 1 and not as_json:
         raise ValueError(
             "align and n_best: the alignment is that of the best translation only; take n_best=1, or JSON, "
             "which has a place for both"
         )
+
+    def write(number: int, translation: Translation) -> None:
+        for line in _written(number, translation, n_best, scores, as_json):
+            out.write(line + "\n")
+
+    stripped = (line.rstrip("\r\n") for line in lines)
+    return _translate(translator, stripped, write, out, config, window, settings)
+
+
+def translate_table(
+    translator: Translator,
+    source: Source,
+    out: TextIO,
+    format: Format,
+    *,
+    scores: bool = False,
+    decoding: DecodeConfig | None = None,
+    window: int = 1000,
+    **settings: Unpack[StreamSettings],
+) -> LineCounts:
+    """A column of a table; every row stays as it is, and gets its translation."""
+    config = translator.decoding if decoding is None else decoding
+    rows = source.rows()
+    texts = Texts(Wanted(source.options.column), rows, source)
+    align, several = settings.get("align", False), config.n_best > 1
+    asked = {"score": scores, "alignment": align, "alternatives": several}
+    added = ["translation", *(name for name, wanted in asked.items() if wanted)]
+    writer = TableWriter(out, format, source, rows, added)
+    waiting: deque[Record] = deque()
+
+    def read() -> Iterator[str]:
+        for record in rows.records:
+            waiting.append(record)
+            yield texts.of(record)
+
+    def write(number: int, translation: Translation) -> None:
+        links = " ".join(f"{i}-{j}" for i, j in translation.alignment or ())
+        others = [{"text": each.text, "score": round(each.score, 6)} for each in translation.alternatives]
+        values = {"score": round(translation.score, 6), "alignment": links, "alternatives": others}
+        own = [values[name] for name, wanted in asked.items() if wanted]
+        writer.write(waiting.popleft(), [translation.text, *own])
+
+    try:
+        return _translate(translator, read(), write, out, config, window, settings)
+    except DataError as error:
+        if error.origin.file != "input":
+            raise
+        origin = waiting[(error.origin.line - 1) % window].origin
+        raise DataError(origin, error.reason, error.particulars, SHORTEN) from error
+
+
+def _translate(
+    translator: Translator,
+    lines: Iterable[str],
+    write: Callable[[int, Translation], None],
+    out: TextIO,
+    decoding: DecodeConfig,
+    window: int,
+    settings: StreamSettings,
+) -> LineCounts:
     blank = split = unfinished = unknown = count = 0
-    stream = translator.stream(
-        (line.rstrip("\r\n") for line in lines),
-        window=window,
-        to=to,
-        decoding=config,
-        suppressed=suppressed,
-        too_long=too_long,
-        align=align,
-        batch_tokens=batch_tokens,
-        progress=progress,
-    )
+    stream = translator.stream(lines, window=window, decoding=decoding, **settings)
     for number, translation in enumerate(stream):
         count = number + 1
         blank += translation.pieces == 0
         split += translation.pieces > 1
         unfinished += not translation.finished
         unknown += translation.unknown > 0
-        for line in _written(number, translation, n_best, scores, as_json):
-            out.write(line + "\n")
+        write(number, translation)
         if count % window == 0:
             out.flush()
     out.flush()

@@ -241,6 +241,7 @@ def translator_of(prepared: Prepared, decoding: DecodeConfig) -> Translator:
         prepared.tokenizer,
         longest=max(prepared.counts.longest[0], 3),
         languages=prepared.recipe.data.languages,
+        several_sentences=prepared.counts.share_of_several,
         decoding=decoding,
         precision="bfloat16" if prepared.recipe.train.bfloat16(prepared.ranks.device) else "float32",
     )
@@ -264,6 +265,7 @@ def job_of(prepared: Prepared, folder: Path) -> Job:
             "model": to_dict(prepared.model.config),
             "longest": counts.longest[0],
             "languages": list(recipe.data.languages),
+            **({} if counts.several is None else {"several_sentences": counts.share_of_several}),
             "decode": to_dict(recipe.decode),
         },
         data={"files": files, **asdict(counts)},

@@ -4,7 +4,8 @@
     target   <sos> [forced prefix] ...  what the search finds, until <eos> or the maximum
 
 Texts of like length are decoded together, within a budget of tokens; what a text becomes does not depend on
-its neighbours. A text longer than the model was trained on is split into sentences, or refused, never cut.
+its neighbours. A text longer than the model was trained on is split into sentences, or refused, never cut. A
+text of several sentences is split too, where the model was trained on single ones.
 """
 
 import itertools
@@ -34,7 +35,7 @@ from regard.tasks.base.folder import (
 )
 from regard.tasks.base.predictor import Progress, evaluating, inference
 from regard.tasks.translation.alignment import Alignment, source_spans, word_alignment
-from regard.tasks.translation.engine import Options, SearchEngine, TooLong, TorchEngine
+from regard.tasks.translation.engine import Options, SearchEngine, Split, TooLong, TorchEngine
 from regard.tasks.translation.pieces import (
     Part,
     Piece,
@@ -49,6 +50,9 @@ from regard.text import DataError, Origin, Tokenizer, splitting
 from regard.text.training import each_text
 from regard.train.ranks import find_device
 
+SINGLE = 0.05
+"""A model was trained on single sentences if no more of its training texts than this share hold several."""
+
 
 class TranslateSettings(TypedDict, total=False):
     """What `Translator.translate` takes beside the texts."""
@@ -58,6 +62,7 @@ class TranslateSettings(TypedDict, total=False):
     prefixes: str | Sequence[str] | None
     suppressed: Sequence[str]
     too_long: TooLong
+    split: Split
     align: bool
     batch_tokens: int | None
     keys: Sequence[int] | None
@@ -81,19 +86,22 @@ class Translator(Described):
         *,
         longest: int,
         languages: tuple[str, ...] = (),
+        several_sentences: float | None = None,
         decoding: DecodeConfig | None = None,
         precision: Precision = "float32",
         engine: SearchEngine | None = None,
     ) -> None:
         """`longest` is the most tokens of a source that the model was trained on, special ones included;
-        `languages` are those it writes, if it is told which; `decoding` applies where a call says no other.
-        It runs where the model is, unless another `engine` does the search."""
+        `languages` are those it writes, if it is told which; `several_sentences` is the share of its training
+        sources that hold several, if that is known; `decoding` applies where a call says no other. It runs
+        where the model is, unless another `engine` does the search."""
         if longest < 3:
             raise ValueError(f"longest={longest} leaves no room for text beside the special tokens")
         self.model = model
         self.tokenizer = tokenizer
         self.longest = longest
         self.languages = languages
+        self.several_sentences = several_sentences
         self.decoding = DecodeConfig() if decoding is None else decoding
         self.precision: Precision = precision
         self.start, self.end = tokenizer.require("start"), tokenizer.require("end")
@@ -113,11 +121,13 @@ class Translator(Described):
             "model": to_dict(self.model.config),
             "longest": self.longest,
             "languages": list(self.languages),
+            **({} if self.several_sentences is None else {"several_sentences": self.several_sentences}),
             "decode": to_dict(self.decoding),
         }
 
     def with_model(self, model: Seq2Seq) -> "Translator":
         own: Any = {"longest": self.longest, "languages": self.languages, "decoding": self.decoding}
+        own["several_sentences"] = self.several_sentences
         return Translator(model, self.tokenizer, precision=self.precision, **own)
 
     @overload
@@ -137,6 +147,7 @@ class Translator(Described):
         prefixes: str | Sequence[str] | None = None,
         suppressed: Sequence[str] = (),
         too_long: TooLong = "split",
+        split: Split = "auto",
         align: bool = False,
         batch_tokens: int | None = None,
         keys: Sequence[int] | None = None,
@@ -150,13 +161,15 @@ class Translator(Described):
         prefixes      for each text, what its translation must begin with, in whole words; "" for nothing
         suppressed    words whose token must not be written, spelled as they would be; each a token of its
                       own, with which no longer word can begin then either
+        split         whether a text of several sentences is translated sentence by sentence, and put together
+                      again: "always", "never", or ("auto") if the model was trained on single sentences
         align         also find which word came from which
         batch_tokens  sources are decoded together while their number times their longest is no more than
                       this; a beam needs memory for as many rows of each. Unless given, what suits the device
         keys          numbers that the samples of each text hang on; unless given, its place in the list
         progress      called with how many more texts are done
         """
-        options = self.options(decoding, suppressed, too_long, align, batch_tokens)
+        options = self.options(decoding, suppressed, too_long, align, batch_tokens, split=split)
         single = isinstance(texts, str)
         listed = [texts] if isinstance(texts, str) else [*each_text(texts)]
         forced = [prefixes] if isinstance(prefixes, str) and single else prefixes
@@ -177,6 +190,7 @@ class Translator(Described):
         decoding: DecodeConfig | None = None,
         suppressed: Sequence[str] = (),
         too_long: TooLong = "split",
+        split: Split = "auto",
         align: bool = False,
         batch_tokens: int | None = None,
         progress: Progress | None = None,
@@ -185,7 +199,7 @@ class Translator(Described):
         Warns at the end if the model did not finish some of them."""
         if window < 1:
             raise ValueError(f"window={window} must be at least 1")
-        options = self.options(decoding, suppressed, too_long, align, batch_tokens)
+        options = self.options(decoding, suppressed, too_long, align, batch_tokens, split=split)
         self.languages_of(to, 1)
         return self._stream(each_text(lines), window, to, options, progress)
 
@@ -234,21 +248,31 @@ class Translator(Described):
         too_long: TooLong = "split",
         align: bool = False,
         batch_tokens: int | None = None,
+        *,
+        split: Split = "auto",
     ) -> Options:
         """What a call asks for, checked; see `translate`."""
         if too_long not in get_args(TooLong):
             raise ValueError(f"too_long={too_long!r} is none of {', '.join(get_args(TooLong))}")
+        if split not in get_args(Split):
+            raise ValueError(f"split={split!r} is none of {', '.join(get_args(Split))}")
         if batch_tokens is not None and batch_tokens < 1:
             raise ValueError(f"batch_tokens={batch_tokens} must be at least 1")
         options = Options(
             decoding=self.decoding if decoding is None else decoding,
             suppressed=(*self.never_written, *self._ids_of(suppressed)),
             too_long=too_long,
+            split=split == "always" or (split == "auto" and self.trained_on_single_sentences),
             align=align,
             batch_tokens=self.engine.batch_tokens if batch_tokens is None else batch_tokens,
         )
         self.engine.check(options)
         return options
+
+    @property
+    def trained_on_single_sentences(self) -> bool:
+        """False where that is not known."""
+        return self.several_sentences is not None and self.several_sentences <= SINGLE
 
     def languages_of(self, to: str | Sequence[str] | None, count: int) -> list[str | None]:
         """The target language of each of so many texts; None for all where the model writes one only."""
@@ -324,7 +348,8 @@ class Translator(Described):
         ]
 
     def plan(self, sources: list[Source], options: Options) -> list[Piece]:
-        """What is decoded at once: each text, or its sentences where it is too long. A blank one has none."""
+        """What is decoded at once: each text, or its sentences where they are parted or it is too long. A
+        blank one has none."""
         full = [(number, source) for number, source in enumerate(sources) if source.text.strip()]
         stripped = [source.text.strip() for _, source in full]
         encoded = encode_sources(self.tokenizer, stripped, [source.language for _, source in full])
@@ -335,13 +360,15 @@ class Translator(Described):
                 continue  # nothing but characters that leave no token
             start = source.text.index(text)
             own = [Piece(number, (start, start + len(text)), text, ids, prefix, source.key << 20)]
-            lengths = f"{len(ids)} tokens, but the model was trained on {self.longest} at most"
-            if len(ids) > self.longest and options.too_long == "error":
+            parted = options.split and len(splitting.sentences(source.text)) > 1
+            if parted or (len(ids) > self.longest and options.too_long == "split"):
+                own = self._split(number, source, prefix, cut=options.too_long == "split")
+            most = max((len(piece.ids) for piece in own), default=0)
+            lengths = f"{most} tokens, but the model was trained on {self.longest} at most"
+            if most > self.longest and options.too_long == "error":
                 remedy = "shorten it, or translate with too_long='split'"
                 raise DataError(Origin("input", source.line), "too long:", lengths, remedy)
-            if len(ids) > self.longest and options.too_long == "split":
-                own = self._split(number, source, prefix)
-            if any(len(piece.ids) > self.longest for piece in own):
+            if most > self.longest:
                 message = f"line {source.line}: {lengths}; its translation may be poor, or stop early"
                 warnings.warn(message, TranslationWarning, stacklevel=4)
             pieces += own
@@ -364,17 +391,21 @@ class Translator(Described):
         inside `ready`."""
         return self.engine.attention(sources, targets, layer)
 
-    def _split(self, number: int, source: Source, prefix: list[int]) -> list[Piece]:
+    def _split(self, number: int, source: Source, prefix: list[int], *, cut: bool) -> list[Piece]:
+        """The sentences of a text; with `cut`, in pieces where they are too long themselves."""
+
         def fits(part: str) -> bool:
-            return len(encode_sources(self.tokenizer, [part], source.language)[0]) <= self.longest
+            return not cut or len(encode_sources(self.tokenizer, [part], source.language)[0]) <= self.longest
 
         spans = splitting.pieces(source.text, fits)
-        parts = [source.text[start:end] for start, end in spans]
-        encoded = encode_sources(self.tokenizer, parts, source.language)
-        return [
-            Piece(number, span, part, ids, [] if place else prefix, (source.key << 20) + place)
-            for place, (span, part, ids) in enumerate(zip(spans, parts, encoded, strict=True))
-        ]
+        encoded = encode_sources(self.tokenizer, [source.text[a:b] for a, b in spans], source.language)
+        marks = len(encode_sources(self.tokenizer, [""], source.language)[0])
+        read = [(span, ids) for span, ids in zip(spans, encoded, strict=True) if len(ids) > marks]
+        pieces = []
+        for place, (span, ids) in enumerate(read):
+            forced, key = [] if place else prefix, (source.key << 20) + place
+            pieces.append(Piece(number, span, source.text[slice(*span)], ids, forced, key))
+        return pieces
 
     @contextmanager
     def ready(self) -> Iterator[None]:
@@ -396,6 +427,7 @@ def open_translator(
         shape = from_dict(Seq2SeqConfig, config["model"], "model")
         decoding = from_dict(DecodeConfig, config["decode"], "decode")
         longest, languages = max(config["longest"], 3), tuple(config["languages"])
+        several = config.get("several_sentences")  # older folders do not know
     except ConfigError as error:
         raise FolderError(f"{folder}/config.json: {error}") from error
     except KeyError as error:
@@ -406,6 +438,5 @@ def open_translator(
         model = Seq2Seq(shape)
         load_weights(folder, model)
     model, tokenizer = model.to(place).eval(), Tokenizer.load(folder)
-    return Translator(
-        model, tokenizer, longest=longest, languages=languages, decoding=decoding, precision=precision
-    )
+    own: Any = {"longest": longest, "languages": languages, "several_sentences": several}
+    return Translator(model, tokenizer, decoding=decoding, precision=precision, **own)

@@ -1,0 +1,110 @@
+"""What a file is, by the ending of its name: lines, a table, or something that is not read. Imports no torch.
+
+.csv .tsv .jsonl .ndjson    a table; so are .csv.gz and the like
+.json .srt .pdf ...         refused by name: read as lines, their keys and timestamps would become text
+all others                  a text a line
+"""
+
+import codecs
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from regard.config import ConfigError, check_choices
+from regard.text import DataError, Origin
+from regard.text.files import COMPRESSED
+
+Format = Literal["lines", "csv", "tsv", "jsonl"]
+
+TABLES: dict[str, Format] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+REFUSED = {
+    ".json": "a JSON document",
+    ".yaml": "a YAML document",
+    ".yml": "a YAML document",
+    ".srt": "SubRip subtitles",
+    ".vtt": "WebVTT subtitles",
+    ".po": "a gettext catalogue",
+    ".pot": "a gettext template",
+    ".xlf": "XLIFF",
+    ".xliff": "XLIFF",
+    ".tmx": "a translation memory (TMX)",
+    ".sgm": "SGML",
+    ".sgml": "SGML",
+    ".html": "a web page (HTML)",
+    ".htm": "a web page (HTML)",
+    ".xml": "XML",
+    ".pdf": "a PDF document",
+    ".doc": "a Word document",
+    ".docx": "a Word document",
+    ".rtf": "a rich text document",
+    ".odt": "an OpenDocument text",
+    ".ods": "an OpenDocument spreadsheet",
+    ".xls": "an Excel workbook",
+    ".xlsx": "an Excel workbook",
+    ".pptx": "a PowerPoint presentation",
+    ".epub": "an e-book (EPUB)",
+    ".parquet": "a Parquet table",
+    ".arrow": "an Arrow table",
+}
+INSTEAD = "convert it to one sentence a line, CSV or JSONL"
+LINES_ALL_THE_SAME = "; or read it as plain lines all the same with --format lines"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileOptions:
+    """How files are read, as options of the prompt say."""
+
+    format: Format | None = None
+    """How files are read: a text a line, or as a table; unless given, as their names tell."""
+    column: str | None = None
+    """Of a table: the column of the text, its name or its number from 0. Unless given, it is called text or
+    sentence, or is the only one."""
+    second: str | None = None
+    """Of a table: the column of the other text, for a model of pairs; of questions, the context."""
+    separator: str | None = None
+    """Between the cells of CSV, unless it is a comma, and of TSV, unless it is a tab."""
+    encoding: str = "utf-8"
+    """Of the files, as Python calls it: utf-8, cp1252, utf-16, ..."""
+    header: bool = True
+    """Whether the first row of CSV and TSV names the columns."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        if self.separator in ("\\t", "tab"):
+            object.__setattr__(self, "separator", "\t")
+        if self.separator is not None and (len(self.separator) != 1 or self.separator in '"\r\n'):
+            raise ConfigError(f"--separator {self.separator!r} cannot part cells: give one character")
+        try:
+            codecs.lookup(self.encoding)
+            b"a".decode(self.encoding)  # some codecs are not of text
+        except LookupError as error:
+            known = "utf-8, cp1252, latin-1 and utf-16 are some that are known"
+            raise ConfigError(f"--encoding {self.encoding!r} is unknown to Python: {known}") from error
+        except UnicodeDecodeError:
+            pass  # one byte is not enough for it
+
+
+AS_NAMED = FileOptions()
+"""Where nothing is said."""
+
+
+def ending(file: str | Path) -> str:
+    """Of a name, under that of its compression; in small letters."""
+    path = Path(file)
+    return (path.with_suffix("") if path.suffix in COMPRESSED else path).suffix.lower()
+
+
+def format_of(file: str, wanted: Format | None = None) -> Format:
+    """How a file is read: as it is wanted or, unless that is said, as its name tells; "-" as lines."""
+    if wanted is not None:
+        return wanted
+    if file == "-":
+        return "lines"
+    refuse(file)
+    return TABLES.get(ending(file), "lines")
+
+
+def refuse(file: str, otherwise: str = LINES_ALL_THE_SAME) -> None:
+    """Raise for a file that is neither lines nor a table."""
+    if (what := REFUSED.get(ending(file))) is not None:
+        raise DataError(Origin(file), f"{what} is not read here", remedy=INSTEAD + otherwise)
