@@ -212,7 +212,10 @@ def _value(hint: Any, value: Any, path: str) -> Any:
             raise ConfigError(f"{path}={value!r} should be a table with keys")
         return dict(value)
     if hint is float and type(value) is int:
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise ConfigError(f"{path} has {value.bit_length()} bits: choose a smaller number") from None
     if type(value) is not hint:  # bool is an int to isinstance
         raise ConfigError(f"{path}={value!r} should be of type {hint.__name__}, not {type(value).__name__}")
     return value

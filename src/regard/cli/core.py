@@ -16,15 +16,20 @@ Settings = Annotated[
 
 
 def check(
-    recipe: Annotated[str | None, typer.Argument(help="A recipe whose text is looked at.")] = None,
+    recipe: Annotated[
+        str | None, typer.Argument(help="A recipe whose text is looked at, or a model folder.")
+    ] = None,
     settings: Settings = None,
     pairs: Annotated[
         tuple[Path, Path] | None, typer.Option("--pairs", help="Two files instead of a recipe.")
     ] = None,
     examples: Annotated[int, typer.Option("--examples", help="Shown for each finding.")] = 3,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Of a model folder: take its files for whole as they are now.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Is this text fit to train on? Exits with 1 if not."""
+    """Is this text fit to train on, or this model folder whole? Exits with 1 if not."""
     import json
 
     from rich.console import Console
@@ -32,6 +37,14 @@ def check(
     from regard.tasks import check as doctor
 
     console = Console(quiet=as_json)
+    if recipe is not None and not settings and pairs is None and (accept or Path(recipe).is_dir()):
+        files = doctor.check_model(Path(recipe), accepted=accept, console=console)
+        if as_json:
+            plain = [{"file": str(each.file), "state": each.state, "why": each.why} for each in files]
+            typer.echo(json.dumps(plain, ensure_ascii=False, indent=1))
+        raise typer.Exit(1 if any(each.state == "damaged" for each in files) else 0)
+    if accept:
+        raise typer.BadParameter("--accept is for a model folder: give that alone")
     report = doctor.check(recipe, settings or [], pairs, examples=examples, console=console)
     if as_json:
         typer.echo(json.dumps(report.to_dict(), ensure_ascii=False, indent=1))

@@ -41,7 +41,7 @@ class HubWarning(UserWarning):
 
 def read_text(path: Path, limit: int = _TEXT_LIMIT) -> str:
     try:
-        _check_plain(path)
+        check_plain(path)
         size = path.stat().st_size
         if size > limit:
             raise HubError(f"{path}: {size:,} bytes, but at most {limit:,} are read; is it the right file?")
@@ -52,7 +52,7 @@ def read_text(path: Path, limit: int = _TEXT_LIMIT) -> str:
         raise HubError(f"{path}: no UTF-8 ({error}); copy the folder anew") from error
 
 
-def _check_plain(path: Path) -> None:
+def check_plain(path: Path) -> None:
     """A device or a pipe may never end."""
     if path.exists() and not path.is_file():
         raise HubError(f"{path}: no ordinary file; copy the folder anew")
@@ -137,7 +137,7 @@ def _read_shards(folder: Path) -> dict[str, Tensor]:
 
 def _read_file(path: Path) -> dict[str, Tensor]:
     try:
-        _check_plain(path)
+        check_plain(path)
         with path.open("rb") as file:
             start = file.read(4)
         if start[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK"):

@@ -65,8 +65,8 @@ def task_of(folder: Path | str) -> "Task":
     name = foreign_task(folder) or read_config(Path(folder)).get("task")
     if not isinstance(name, str) or name not in names():
         raise FolderError(
-            f"{folder}/config.json: task {name!r} is not known here, only {', '.join(names())}; is it of a "
-            "plugin, which --plugin or regard.load_plugin would bring, or of a newer version?"
+            f"{folder}/config.json: task {name!r:.60} is not known here, only {', '.join(names())}; is it of "
+            "a plugin, which --plugin or regard.load_plugin would bring, or of a newer version?"
         )
     return get_task(name)
 

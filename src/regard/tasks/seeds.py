@@ -4,7 +4,6 @@ OUT/seed-0  OUT/seed-1  ...     a model folder each
 OUT/seeds.json                  every figure of each, with mean and standard deviation
 """
 
-import json
 import statistics
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from regard.config import ConfigError
-from regard.tasks.base.folder import METRICS, write_json
+from regard.tasks.base.folder import read_metrics, write_json
 from regard.tasks.base.terminal import say
 from regard.tasks.run import fit
 from regard.train.trainer import Outcome
@@ -51,7 +50,7 @@ def train_seeds(
 
 def _figures(folder: Path) -> dict[str, float]:
     """All numbers of a model's metrics, validation and test: {"valid.accuracy": 0.91, ...}."""
-    plain = json.loads((folder / METRICS).read_text(encoding="utf-8"))
+    plain = read_metrics(folder)
     found = {}
     for split in ("valid", "test"):
         for name, value in plain.get(split, {}).items():

@@ -26,6 +26,8 @@ Template = Literal["none", "sentence", "cls"]
 `[CLS] a [SEP] b [SEP]`, or what a loaded file has in its place (RoBERTa: `<s> a </s></s> b </s>`)."""
 
 FILE = "tokenizer.json"
+MOST_IDS = 2**24
+"""More than any vocabulary has."""
 
 
 @runtime_checkable
@@ -80,8 +82,19 @@ class Tokenizer:
             )
         try:
             text = file.read_text(encoding="utf-8")
-            state = json.loads(text)
         except ValueError as error:
+            raise ValueError(
+                f"{file}: not JSON in UTF-8 ({error}); the file may be cut short: copy it anew"
+            ) from error
+        return cls.parse(text, file)
+
+    @classmethod
+    def parse(cls, text: str, file: str | PathLike[str], ids: int = MOST_IDS) -> "Tokenizer":
+        """The same from the content of a `tokenizer.json`; errors name the file. One that has more than so
+        many `ids` is refused before the library makes room for all of them."""
+        try:
+            state = json.loads(text)
+        except (ValueError, RecursionError) as error:
             raise ValueError(
                 f"{file}: not JSON in UTF-8 ({error}); the file may be cut short: copy it anew"
             ) from error
@@ -89,6 +102,10 @@ class Tokenizer:
             raise ValueError(
                 f"{file}: JSON, but not a tokenizer: it has no 'model'; give the {FILE} "
                 "that Hugging Face tokenizers or Tokenizer.save write"
+            )
+        if (highest := _highest_id(state)) >= ids:
+            raise ValueError(
+                f"{file}: ids up to {highest}, but room for {ids}: it is of another model; copy it anew"
             )
         try:
             return cls(text)
@@ -308,6 +325,17 @@ def _without_space(text: Sequence[str], start: int, end: int) -> tuple[int, int]
     while inner_start < inner_end and text[inner_end - 1].isspace():
         inner_end -= 1
     return (inner_start, inner_end) if inner_start < inner_end else (start, end)
+
+
+def _highest_id(state: Mapping[str, Any]) -> int:
+    """That a `tokenizer.json` names; -1 for none."""
+    words, added = state["model"].get("vocab"), state.get("added_tokens")
+    ids: list[Any] = [*words.values()] if isinstance(words, dict) else []
+    if isinstance(words, list):  # those of Unigram are counted
+        ids.append(len(words) - 1)
+    if isinstance(added, list):
+        ids += [token.get("id") for token in added if isinstance(token, dict)]
+    return max((id for id in ids if type(id) is int), default=-1)
 
 
 def _file(path: str | PathLike[str]) -> Path:

@@ -78,6 +78,8 @@ def write_text(path: Path, text: str) -> None:
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
+        if path.exists() and not path.is_file():  # a pipe may never end
+            raise OSError("no ordinary file")
         with safe_open(path, framework="pt") as file:
             about = file.metadata() or {}
             if about.get("format") != FORMAT:
@@ -85,6 +87,10 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
                     f"{path}: {about.get('format', 'no')!r} is no checkpoint of this version; "
                     "start again in a new folder"
                 )
-            return {name: file.get_tensor(name) for name in file.keys()}, json.loads(about["facts"])  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            facts = json.loads(about.get("facts", ""))
+        if not isinstance(facts, dict):
+            raise ValueError(f"its facts are {type(facts).__name__} instead of a table")
+        return tensors, facts
+    except (OSError, SafetensorError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: cannot be read ({error}); start again in a new folder") from error

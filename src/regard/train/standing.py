@@ -6,7 +6,7 @@ that were not logged yet, and `Standing`.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +16,11 @@ from torch import Tensor
 from regard.train import checkpoint
 from regard.train.checkpoint import CheckpointError
 from regard.train.engine import Engine
+
+MOST_STEPS = 10**12
+"""More than any run takes."""
+MOST_PIECES = 64
+"""In which a batch that is too large for the memory is computed, at most."""
 
 
 @dataclass(slots=True)
@@ -63,10 +68,11 @@ def save(
 
 
 def load(path: Path, engine: Engine, *, optimizer: str) -> tuple[Standing, list[Tensor]]:
-    """Bring the engine to where a checkpoint's was; what else `save` was given."""
+    """Bring the engine to where a checkpoint's was; what else `save` was given. Nothing of the engine changes
+    before all of the checkpoint was looked at."""
     tensors, facts = checkpoint.read(path)
     fixed, own = _under("fixed.", tensors), engine.weights.fixed
-    if facts["places"] != _places(engine) or _shapes(fixed) != _shapes(own):
+    if facts.get("places") != _places(engine) or _shapes(fixed) != _shapes(own):
         raise CheckpointError(
             f"{path}: the weights of another model, or of one in which other parts are frozen or "
             "learn faster; resume with the recipe that began it"
@@ -79,15 +85,76 @@ def load(path: Path, engine: Engine, *, optimizer: str) -> tuple[Standing, list[
         raise CheckpointError(
             f"{path}: it holds no mean of the weights; resume with the average.kind that began it"
         )
+    try:
+        _check_tensors(tensors, engine)
+        standing, updates = _standing(facts.get("standing")), _count("updates", facts.get("updates"))
+    except ValueError as error:
+        raise CheckpointError(f"{path}: damaged: {error}; start again in a new folder") from error
     for name, vector in _vectors(engine).items():
         vector.copy_(tensors[name])
     for name, value in own.items():
         value.copy_(fixed[name])
     engine.average.load(averages)
-    engine.optimizer.updates = facts["updates"]
+    engine.optimizer.updates = updates
     device = engine.weights.values.device
     history = [*tensors["history"].to(device)] if "history" in tensors else []
-    return Standing(**facts["standing"]), history
+    return standing, history
+
+
+def _check_tensors(tensors: Mapping[str, Tensor], engine: Engine) -> None:
+    """All that `save` writes for such an engine, each of its size and type, and nothing else."""
+    wanted = {**_vectors(engine), **{f"fixed.{name}": each for name, each in engine.weights.fixed.items()}}
+    lasts = sum(name.startswith("average.last.") for name in tensors)
+    for name in ("average.mean", *(f"average.last.{index}" for index in range(lasts))):
+        if name in tensors or name != "average.mean":
+            wanted[name] = engine.weights.values
+    for name, like in wanted.items():
+        if name not in tensors:
+            raise ValueError(f"it has no {name}")
+        found = tensors[name]
+        if found.shape != like.shape or found.dtype != like.dtype:
+            raise ValueError(
+                f"{name} is {list(found.shape)} of {found.dtype}, where {list(like.shape)} of {like.dtype} "
+                "belongs"
+            )
+    if extra := sorted(tensors.keys() - wanted.keys() - {"history"}):
+        raise ValueError(f"nothing is known of {extra[:3]}")
+    if "history" in tensors:
+        history, like = tensors["history"], engine.statistics
+        if history.dtype != like.dtype or history.dim() != 2 or history.shape[1] != len(like):
+            raise ValueError(
+                f"history is {list(history.shape)} of {history.dtype}, where rows of {len(like)} belong"
+            )
+
+
+def _standing(facts: object) -> Standing:
+    """What JSON says, if such a standing can be."""
+    if not isinstance(facts, dict) or "step" not in facts:
+        raise ValueError("its facts do not say at which step it is")
+    known = {each.name for each in fields(Standing)}
+    if extra := sorted(facts.keys() - known):
+        raise ValueError(f"nothing is known of {extra[:3]}")
+    standing = Standing(**facts)
+    for name in ("step", "best_step", "waited", "skipped", "in_a_row", "split", "steps"):
+        _count(name, getattr(standing, name))
+    if standing.best_step > standing.step:
+        raise ValueError(f"best_step={standing.best_step} is behind step={standing.step}")
+    if not 1 <= standing.split <= MOST_PIECES:
+        raise ValueError(f"split={standing.split} should be from 1 to {MOST_PIECES}")
+    if type(standing.seconds) not in (int, float) or not 0 <= standing.seconds < math.inf:
+        raise ValueError(f"seconds={standing.seconds!r} should be a number from 0 on")
+    if type(standing.finished) is not bool:
+        raise ValueError(f"finished={standing.finished!r} should be true or false")
+    best = standing.best
+    if not isinstance(best, dict) or not all(type(figure) in (int, float) for figure in best.values()):
+        raise ValueError(f"best={best!r} should be figures by their names")
+    return standing
+
+
+def _count(name: str, value: object) -> int:
+    if type(value) is not int or not 0 <= value <= MOST_STEPS:
+        raise ValueError(f"{name}={value!r} should be a whole number from 0 to {MOST_STEPS:,}")
+    return value
 
 
 def _vectors(engine: Engine) -> dict[str, Tensor]:

@@ -31,7 +31,7 @@ from regard.train.optim import OptimizerConfig, learning_rate
 from regard.train.ranks import Ranks
 from regard.train.report import Report
 from regard.train.signals import Stop, listening
-from regard.train.standing import Standing, load, save
+from regard.train.standing import MOST_PIECES, Standing, load, save
 
 CHECKPOINT = "checkpoint.safetensors"
 TOLERATED = 5
@@ -309,7 +309,7 @@ class Trainer:
             except torch.OutOfMemoryError as error:
                 self.engine.forget()
                 torch.cuda.empty_cache()
-                if self.standing.split >= 64:
+                if self.standing.split >= MOST_PIECES:
                     raise TrainingError(
                         f"step {step}: a batch cut in {self.standing.split} is still too large for the "
                         f"memory of {self.ranks.device}: lower batch.tokens or choose a smaller model"

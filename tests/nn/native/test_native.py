@@ -42,6 +42,7 @@ def source(kept, tmp_path, monkeypatch) -> Path:
     path.write_text("int answer(void) { return 42; }")
     monkeypatch.setattr(native, "SOURCES", (path,))
     monkeypatch.setattr(native, "check", lambda made: None)
+    monkeypatch.setattr(native, "missing", lambda made: [])
     return path
 
 

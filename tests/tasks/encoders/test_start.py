@@ -194,6 +194,7 @@ def test_a_start_is_looked_for_beside_the_recipe_and_then_here(
 def spoiled(folder: Path, **changes: Any) -> Path:
     save_checkpoint(checkpoint(), folder)
     config = json.loads((folder / "config.json").read_text())
+    changes["digests"] = None
     config = {key: value for key, value in {**config, **changes}.items() if value is not None}
     (folder / "config.json").write_text(json.dumps(config))
     return folder
@@ -229,11 +230,15 @@ def test_a_folder_without_its_files_is_told(tmp_path: Path) -> None:
 
 
 def respelled(folder: Path, change: Any) -> Checkpoint:
+    """With other weights; a folder of them is refused when it is opened."""
     spoiled(folder)
     weights = load_file(folder / "model.safetensors")
     change(weights)
+    whole = open_encoder(folder)
     save_file(weights, folder / "model.safetensors")
-    return open_encoder(folder)
+    with pytest.raises(FolderError, match=r"model.safetensors: (not the weights|cannot be read)"):
+        open_encoder(folder)
+    return replace(whole, weights=weights)
 
 
 def test_weights_that_do_not_fit_are_told_and_never_left_at_random(tmp_path: Path) -> None:

@@ -15,6 +15,9 @@ None, and torch does the same work: tests/nn/native holds the two equal.
 
 What the compiler could not make is not tried again until it, the sources or the processor change: its message
 is kept beside the libraries.
+
+A library that was cut short would kill the process as it is loaded, so none is loaded unseen: at its end,
+where the loader does not look, lies the hash of the rest. What is not as it was made is made anew.
 """
 
 import ctypes
@@ -33,7 +36,7 @@ from pathlib import Path
 
 import torch
 
-from regard.nn.native.structs import check
+from regard.nn.native.structs import check, missing
 
 SOURCES = tuple(
     Path(__file__).with_name(name) for name in ("attention.c", "linear.c", "threads.h", "vectors.h")
@@ -47,6 +50,10 @@ NEEDED = {"avx2", "fma", "f16c"}
 """What a processor must be able to do."""
 LONGEST = 120
 """Seconds that a compiler may take."""
+MARK = 32
+"""Bytes of the hash at the end of a library."""
+LARGEST = 64 * 2**20
+"""Bytes that a library may have."""
 OLD = 24 * 60 * 60
 """Seconds after which a library may go when another is made. Other versions of regard may be in use beside
 this one: what one of them has just made, or is making, stays."""
@@ -111,12 +118,38 @@ def _compiler() -> list[str] | None:
 def _load(compiler: list[str]) -> ctypes.CDLL:
     path = _place(compiler)
     with suppress(OSError):  # not there yet, or broken
-        return ctypes.CDLL(str(path))
+        return _opened(path)
     failed = path.with_suffix(".failed")
     if failed.exists():
-        why = failed.read_text(encoding="utf-8")
+        why = failed.read_text(encoding="utf-8", errors="replace")
         raise RuntimeError(f"{why}\n(so it was when it was tried; remove {failed} to try again)")
     return _make(compiler, path)
+
+
+def _opened(path: Path) -> ctypes.CDLL:
+    """A library that is as it was made; else an OSError."""
+    if not path.is_file() or path.stat().st_size > LARGEST:
+        raise OSError(f"{path}: no ordinary file, or no small one")
+    content = path.read_bytes()
+    if _mark(content[:-MARK]) != content[-MARK:]:
+        raise OSError(f"{path}: not as it was made")
+    loaded = ctypes.CDLL(str(path))
+    if lacking := missing(loaded):
+        raise OSError(f"{path}: it has no {', '.join(lacking)}")
+    return loaded
+
+
+def _mark(content: bytes) -> bytes:
+    return hashlib.sha256(content).digest()
+
+
+def _seal(path: Path) -> None:
+    """Put the mark at the end of a library, and all of it on the disk."""
+    with path.open("rb+") as file:
+        mark = _mark(file.read())
+        file.write(mark)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _place(compiler: list[str]) -> Path:
@@ -152,7 +185,8 @@ def _make(compiler: list[str], path: Path) -> ctypes.CDLL:
                 [*compiler, *FLAGS, *parts, "-o", str(made), *LIBRARIES],
                 check=True, capture_output=True, encoding="utf-8", errors="replace", timeout=LONGEST,
             )  # fmt: skip
-            loaded = ctypes.CDLL(str(made))
+            _seal(made)
+            loaded = _opened(made)
         except (OSError, subprocess.SubprocessError) as error:
             said = error.stderr if isinstance(error, subprocess.CalledProcessError) else ""
             why = f"{shlex.join(compiler)}: {said or error}"

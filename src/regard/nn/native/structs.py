@@ -1,4 +1,5 @@
-"""What C is given, field by field as attention.c and linear.c declare it. `check` holds the two equal."""
+"""What C is given, field by field as attention.c and linear.c declare it. `check` holds the two equal;
+`missing` is what a library has not that it is asked for."""
 
 import ctypes
 from ctypes import c_float, c_int64, c_void_p
@@ -34,6 +35,14 @@ class _Field(ctypes.Structure):
 
 STRUCTS = {"attention_fields": Attention, "layer_fields": Layer}
 """By the name under which a library tells the fields of its own."""
+
+
+FUNCTIONS = ("attend", "keep", "linear", "linear_bytes", "linear_panel")
+"""That attention.py and linear.py call."""
+
+
+def missing(library: ctypes.CDLL) -> list[str]:
+    return [name for name in (*FUNCTIONS, *STRUCTS) if not hasattr(library, name)]
 
 
 def check(library: ctypes.CDLL) -> None:

@@ -13,7 +13,8 @@ from regard.tasks.answering.spans import SpanScores, join
 from regard.tasks.answering.windows import Laid, QuestionError, lay_out
 from regard.tasks.base.encoders import open_reader
 from regard.tasks.base.faster import Precision
-from regard.tasks.base.folder import FolderError, read_config
+from regard.tasks.base.folder import read_config
+from regard.tasks.base.guards import CONFIG, read_whole, told
 from regard.tasks.base.predictor import Progress
 from regard.tasks.base.reading import EncoderPredictor, Piece, Reader
 from regard.text import DataError, Origin
@@ -210,13 +211,12 @@ def open_answerer(
     `Answerer.with_threshold`."""
     _, reader = open_reader(folder, "span", device=device, precision=precision)
     about = {} if is_foreign(Path(folder)) else read_config(Path(folder))
-    try:
-        threshold = about.get("threshold")
+    about = {"longest_answer": LONGEST_ANSWER, "overlap": OVERLAP, "threshold": None} | about
+    with told(Path(folder) / CONFIG):
+        threshold = about["threshold"]
         return Answerer(
             reader,
-            longest_answer=int(about.get("longest_answer", LONGEST_ANSWER)),
-            overlap=int(about.get("overlap", OVERLAP)),
+            longest_answer=read_whole(about, "longest_answer"),
+            overlap=read_whole(about, "overlap", least=0),
             threshold=None if threshold is None else float(threshold),
         )
-    except (TypeError, ValueError) as error:
-        raise FolderError(f"{folder}/config.json: {error}; copy the folder anew") from error

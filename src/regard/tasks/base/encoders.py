@@ -3,28 +3,31 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from regard.config import ConfigError, from_dict, to_dict
+from regard.config import ConfigError, to_dict
 from regard.hub import Checkpoint, is_foreign, read_folder
+from regard.hub.reading import Problem
 from regard.models.headed import Headed, HeadedConfig
 from regard.models.heads import HEADS, HeadConfig
 from regard.models.shape import EncoderShape
 from regard.tasks.base.faster import Precision, settle_precision
 from regard.tasks.base.folder import (
     FolderError,
+    check_backed,
     read_config,
-    weights_path,
+    read_shape,
+    read_tokenizer,
     whole,
     write_config,
     write_weights,
 )
+from regard.tasks.base.guards import CONFIG, read_whole, read_words, told
+from regard.tasks.base.header import check_small, read_header, unfilled
 from regard.tasks.base.reading import Reader
-from regard.text import Tokenizer
 from regard.train.ranks import find_device
 
 Started = TypeVar("Started", bound=Any)
@@ -60,26 +63,33 @@ def open_reader(
         raise FolderError(f"{folder}: a model with the head {kind!r}, where one with {head!r} is wanted")
     model = loaded(checkpoint, folder).to(place).eval()
     longest, precision = checkpoint.longest, settle_precision(precision, place)
-    return checkpoint, Reader(model, checkpoint.tokenizer, longest=longest, precision=precision)
+    with told(folder / CONFIG):
+        return checkpoint, Reader(model, checkpoint.tokenizer, longest=longest, precision=precision)
 
 
 def own_checkpoint(folder: Path, config: Mapping[str, Any]) -> Checkpoint:
-    try:
-        model = from_dict(HeadedConfig, config["model"], "model")
-        longest, labels = int(config["longest"]), tuple(config.get("labels", ()))
-        problem, decode = config.get("problem", "single"), config.get("decode", "greedy")
-    except KeyError as error:
-        raise FolderError(f"{folder}/config.json: {error} is missing; copy the folder anew") from error
-    except (ValueError, TypeError) as error:
-        where = "" if isinstance(error, ConfigError) else "longest or labels: "
-        raise FolderError(f"{folder}/config.json: {where}{error}") from error
-    path = weights_path(folder)
-    try:
-        weights = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise FolderError(f"{path}: cannot be read ({error}); copy the folder anew") from error
+    with told(folder / CONFIG):
+        model = read_shape(folder, config, HeadedConfig)
+        longest = read_whole(config, "longest")
+        labels = read_words(config, "labels") if "labels" in config else ()
+        problem = _chosen(config, "problem", get_args(Problem))
+        decode = _chosen(config, "decode", ("greedy", "valid"))
+    check_backed(folder, lambda: Headed(model))
+    header = read_header(folder)
+    check_small(header)
+    with told(header.path):
+        weights = load_file(header.path)
+    tokenizer = read_tokenizer(folder, model.encoder.vocabulary)
     own = {"longest": longest, "labels": labels, "problem": problem, "decode": decode}
-    return Checkpoint(config=model, weights=weights, tokenizer=Tokenizer.load(folder), **own)
+    return Checkpoint(config=model, weights=weights, tokenizer=tokenizer, **own)
+
+
+def _chosen(config: Mapping[str, Any], key: str, choices: tuple[str, ...]) -> Any:
+    """The first unless something else is said."""
+    value = config.get(key, choices[0])
+    if value not in choices:
+        raise ValueError(f"{key}={value!r} is none of {', '.join(choices)}")
+    return value
 
 
 def save_checkpoint(checkpoint: Checkpoint, folder: Path, task: str) -> None:
@@ -99,7 +109,7 @@ def save_checkpoint(checkpoint: Checkpoint, folder: Path, task: str) -> None:
 
 def loaded(checkpoint: Checkpoint, where: Path | str) -> Headed:
     """The model with its weights; every weight must be there, and none besides."""
-    model = Headed(checkpoint.config)
+    model = unfilled(lambda: Headed(checkpoint.config))
     missing = put_weights(model, checkpoint.weights, where, strict=True)
     if missing:
         raise FolderError(f"{where}: the weights {missing[:3]} are missing; copy the folder anew")

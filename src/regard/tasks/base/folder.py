@@ -20,26 +20,61 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
-from regard.config import ConfigError
+from regard.config import ConfigError, from_dict
 from regard.nn.packed import Product
 from regard.nn.quantized import quantize
 from regard.plugins import LOADED, load_installed, needed
+from regard.tasks.base.digests import KEY, of_config, of_text, of_weights
+from regard.tasks.base.guards import (
+    CONFIG,
+    TOKENIZER,
+    WEIGHTS,
+    FolderError,
+    check_depth,
+    check_finite,
+    damaged,
+    own_file,
+    read_own_table,
+    read_own_text,
+    read_words,
+    told,
+)
+from regard.tasks.base.header import check_fits, check_small, read_header, sketched, whole
 from regard.text import Tokenizer
 from regard.train.checkpoint import CheckpointError, replace, write_text
 from regard.train.trainer import CHECKPOINT
 
+__all__ = [
+    "EXPORTED",
+    "FORMAT",
+    "METRICS",
+    "WEIGHTS",
+    "FolderError",
+    "check_backed",
+    "clear",
+    "load_quantized",
+    "load_weights",
+    "read_config",
+    "read_json",
+    "read_metrics",
+    "read_shape",
+    "read_tokenizer",
+    "require_task",
+    "settled_tokenizer",
+    "whole",
+    "write_config",
+    "write_digested",
+    "write_json",
+    "write_weights",
+]
+
 Model = TypeVar("Model", bound=nn.Module)
+Shape = TypeVar("Shape")
 FORMAT = 1
-WEIGHTS = "model.safetensors"
 METRICS = "metrics.json"
 EXPORTED = "regard.json"
 """In a folder that was exported for another engine."""
-
-
-class FolderError(ValueError):
-    """A folder that is no model; the message names it and the remedy."""
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -47,21 +82,22 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FolderError(f"{path}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise FolderError(
-            f"{path}: not JSON ({error}); the file may be cut short: copy the folder anew"
-        ) from error
+    return read_own_table(path.parent, path.name)
+
+
+def read_metrics(folder: Path) -> dict[str, Any]:
+    """What metrics.json says; the figures of the validation are there."""
+    found = read_own_table(folder, METRICS)
+    if not isinstance(found.get("valid"), dict):
+        raise FolderError(f"{folder / METRICS}: no table 'valid' in it; copy the folder anew")
+    return found
 
 
 def write_weights(folder: Path, weights: Mapping[str, Tensor]) -> None:
     whole = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()}
     path = folder / WEIGHTS
     try:
-        replace(path, lambda partial: save_file(whole, partial))
+        replace(path, lambda partial: save_file(whole, partial, of_weights(whole)))
     except (OSError, SafetensorError) as error:
         raise CheckpointError(
             f"{path}: the weights could not be written ({error}); free some space, then --resume"
@@ -69,18 +105,24 @@ def write_weights(folder: Path, weights: Mapping[str, Tensor]) -> None:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """What config.json says, checked to be ours."""
-    if not (folder / "config.json").exists():
+    """What config.json says, checked to be ours and to be what was written."""
+    path = own_file(folder, CONFIG)
+    if not path.exists():
         raise FolderError(
             f"{folder}: no model folder, it has no config.json; give the --out folder of a training"
         )
-    config = read_json(folder / "config.json")
+    config = read_own_table(folder, CONFIG)
     if config.get("format") != FORMAT:
         raise FolderError(
-            f"{folder}/config.json: format {config.get('format')!r} is not known here, only {FORMAT}; "
+            f"{folder}/config.json: format {config.get('format')!r:.60} is not known here, only {FORMAT}; "
             "is it a model of another tool, or of another version?"
         )
-    for plugin in config.get("plugins", []):
+    with told(path):
+        if KEY in config and config[KEY]["config.json"] != of_config(config):
+            raise damaged(path)
+        check_finite(config)
+        plugins = read_words(config, "plugins") if "plugins" in config else ()
+    for plugin in plugins:
         if plugin not in LOADED:
             load_installed()
         if plugin not in LOADED:
@@ -88,7 +130,27 @@ def read_config(folder: Path) -> dict[str, Any]:
                 f"{folder}: it needs the plugin {plugin!r}, and a model folder brings no code: name it with "
                 f"regard --plugin {plugin}.py, or regard.load_plugin('{plugin}.py'), or install its package"
             )
-    return config
+    return {key: value for key, value in config.items() if key != KEY}
+
+
+def read_tokenizer(folder: Path, vocabulary: int) -> Tokenizer:
+    """The tokenizer of a model that has vectors for so many ids."""
+    path = own_file(folder, TOKENIZER)
+    digests = read_own_table(folder, CONFIG).get(KEY, {})
+    with told(path):
+        text = read_own_text(folder, TOKENIZER, digests.get(TOKENIZER))
+        tokenizer = Tokenizer.parse(text, path, vocabulary)
+        if not 0 < len(tokenizer) <= vocabulary:
+            raise ValueError(
+                f"{len(tokenizer)} ids, but the model has vectors for {vocabulary}; copy it anew"
+            )
+    return tokenizer
+
+
+def read_shape(folder: Path, config: Mapping[str, Any], kind: type[Shape]) -> Shape:
+    """The model's configuration, if the weights can be of such a one."""
+    check_depth(config["model"], len(read_header(folder).slots))
+    return from_dict(kind, config["model"], "model")
 
 
 def require_task(folder: Path, task: str) -> None:
@@ -99,14 +161,24 @@ def require_task(folder: Path, task: str) -> None:
         raise FolderError(f"{folder}: a folder of Hugging Face's, and none for the task {task!r}")
     found = read_config(folder).get("task")
     if found != task:
-        raise FolderError(f"{folder}: a model for the task {found!r}, not {task!r}")
+        raise FolderError(f"{folder}: a model for the task {found!r:.60}, not {task!r}")
 
 
 def write_config(folder: Path, task: str, about: Mapping[str, Any]) -> None:
-    """config.json, with the plugins that it takes, if any."""
+    """config.json, with the plugins that it takes, if any; tokenizer.json must be there before."""
     config = {"format": FORMAT, "task": task, **about}
     plugins = needed(config)
-    write_json(folder / "config.json", {**config, **({"plugins": plugins} if plugins else {})})
+    write_digested(folder, {**config, **({"plugins": plugins} if plugins else {})})
+
+
+def write_digested(folder: Path, config: Mapping[str, Any]) -> None:
+    """config.json with the digests of itself and of tokenizer.json as they are now."""
+    plain = {key: value for key, value in json.loads(json.dumps(config)).items() if key != KEY}
+    digests = {}
+    if (folder / TOKENIZER).exists():
+        digests[TOKENIZER] = of_text(read_own_text(folder, TOKENIZER))
+    digests[CONFIG] = of_config({**plain, KEY: digests})
+    write_json(folder / CONFIG, {**plain, KEY: digests})
 
 
 def clear(folder: Path) -> None:
@@ -134,11 +206,16 @@ def settled_tokenizer(folder: Path, wanted: str, *, begun: bool, make: Callable[
     return tokenizer
 
 
-def whole(model: nn.Module) -> dict[str, Tensor]:
-    """All that makes up a model, by name: its parameters, tied ones once, and the buffers that are kept."""
-    saved = model.state_dict().keys()
-    buffers = {name: buffer for name, buffer in model.named_buffers() if name in saved}
-    return {**dict(model.named_parameters()), **buffers}
+def check_backed(folder: Path, build: Callable[[], nn.Module]) -> None:
+    """Whether the weights are those of such a model, before any memory is taken for one."""
+    header = read_header(folder)
+    try:
+        sketch = sketched(folder, build)
+    except FolderError:
+        if read_config(folder).get("plugins"):  # whose parts need not know how to be built without memory
+            return
+        raise
+    check_fits(header, whole(sketch))
 
 
 def load_weights(folder: Path, model: nn.Module) -> None:
@@ -152,8 +229,7 @@ def load_weights(folder: Path, model: nn.Module) -> None:
 def load_quantized(folder: Path, build: Callable[[], Model]) -> Model:
     """The model in 8 bits. Its weights are read one after the other: the matrices of products are never there
     in float32 all at once, and do not stay."""
-    with torch.device("meta"), _NoValues():  # where weights take no room
-        model = build().eval()
+    model = sketched(folder, build).eval()
     own = whole(model)
     names = {weight: name for name, weight in own.items()}
     found: dict[Tensor, Tensor] = {}
@@ -173,54 +249,20 @@ def load_quantized(folder: Path, build: Callable[[], Model]) -> Model:
         )
 
 
-class _NoValues(TorchFunctionMode):
-    """On the meta device there are none to draw. torch's own way to find that out is written in Python, and
-    takes 65 MB of it."""
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func is nn.init.normal_:
-            return kwargs["tensor"]
-        return torch.empty(*args, **kwargs) if func is torch.randn else func(*args, **kwargs)
-
-
-def weights_path(folder: Path) -> Path:
-    path = folder / WEIGHTS
-    if not path.exists():
-        raise FolderError(
-            f"{path}: not there; if training has begun here, continue with regard train --resume --out "
-            f"{folder}, else copy the folder anew"
-        )
-    return path
-
-
 @contextmanager
 def _reading(folder: Path, own: Mapping[str, Tensor]) -> Iterator[Callable[[str], Tensor]]:
     """What reads a weight in the file by its name; there must be one for each of a model's own, and none
     besides."""
-    path = weights_path(folder)
+    header = read_header(folder)
+    check_fits(header, own)
+    check_small(header)
 
     def read(name: str) -> Tensor:
-        with safe_open(path, framework="pt") as file:  # anew: what was read of an open file stays in memory
-            found: Tensor = file.get_tensor(name)
-        if found.shape != own[name].shape:
-            raise FolderError(
-                f"{path}: cannot be read ({name} has the shape {list(found.shape)}, where "
-                f"{list(own[name].shape)} belongs); copy the folder anew"
-            )
-        return found
+        # anew: what was read of an open file stays in memory
+        with safe_open(header.path, framework="pt") as file:
+            return file.get_tensor(name)
 
     try:
-        with safe_open(path, framework="pt") as file:
-            names = set(file.keys())
-        if names != own.keys():
-            missing, extra = sorted(own.keys() - names)[:3], sorted(names - own.keys())[:3]
-            raise FolderError(
-                f"{path}: not the weights of config.json: missing {missing}, unknown {extra}; "
-                "copy the folder anew"
-            )
         yield read
     except (OSError, SafetensorError) as error:
-        raise FolderError(f"{path}: cannot be read ({error}); copy the folder anew") from error
+        raise FolderError(f"{header.path}: cannot be read ({error}); copy the folder anew") from error

@@ -5,7 +5,6 @@ train       the loop; the best weights are kept as they are found
 test        the kept model on the test text, as it will be used
 """
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -18,7 +17,15 @@ from torch import Tensor, nn
 from regard.config import ConfigError
 from regard.nn.layers import BatchNorm
 from regard.tasks.base.feed import PlannedFeed
-from regard.tasks.base.folder import METRICS, load_weights, whole, write_config, write_json, write_weights
+from regard.tasks.base.folder import (
+    METRICS,
+    load_weights,
+    read_metrics,
+    whole,
+    write_config,
+    write_json,
+    write_weights,
+)
 from regard.tasks.base.recipe import recipe_text
 from regard.train.checkpoint import write_text
 from regard.train.curve import draw_curve
@@ -152,7 +159,7 @@ def _describe(job: Job, folder: Path) -> None:
     that was kept has learned."""
     about = dict(job.about)
     if job.learned is not None and (folder / METRICS).exists():
-        about |= job.learned(json.loads((folder / METRICS).read_text(encoding="utf-8"))["valid"])
+        about |= job.learned(read_metrics(folder)["valid"])
     write_config(folder, job.recipe.task, about)
     here = replace(job.recipe, data=replace(job.recipe.data, root=str(job.root.resolve())))
     write_text(folder / "recipe.toml", recipe_text(here))
@@ -166,7 +173,7 @@ def _test(job: Job, folder: Path, console: Console, *, compiled: bool) -> None:
     job.model.eval()
     with uncompiled(compiled):
         plain, lines = job.test()
-    metrics = json.loads((folder / METRICS).read_text(encoding="utf-8"))
+    metrics = read_metrics(folder)
     metrics["test"] = plain
     write_json(folder / METRICS, metrics)
     for line in lines:

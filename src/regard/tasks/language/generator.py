@@ -23,6 +23,7 @@ from regard.models.decoder import Decoder
 from regard.nn.memory import memory_told
 from regard.tasks.base.describe import Described
 from regard.tasks.base.faster import Precision, check_precision, settle_precision
+from regard.tasks.base.guards import CONFIG, told
 from regard.tasks.base.predictor import Progress, evaluating
 from regard.tasks.language.continuation import Generated, GenerationWarning, Writer, spelled
 from regard.tasks.language.drafts import GenerateOptions, Prompt, Row, in_batches, take_steps, write
@@ -364,4 +365,5 @@ def open_generator(
     precision = settle_precision(precision, place)
     checkpoint = open_language(folder)
     model = built(checkpoint, folder).to(place).eval()
-    return Generator(model, checkpoint.tokenizer, longest=checkpoint.longest, precision=precision)
+    with told(Path(folder) / CONFIG):
+        return Generator(model, checkpoint.tokenizer, longest=checkpoint.longest, precision=precision)

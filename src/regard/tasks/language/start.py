@@ -6,19 +6,23 @@ from pathlib import Path
 
 import torch
 
-from regard.config import ConfigError, from_dict, to_dict
+from regard.config import to_dict
 from regard.hub import DecoderCheckpoint, is_foreign, read_decoder
 from regard.models.decoder import Decoder, DecoderConfig
 from regard.tasks.base.folder import (
     FolderError,
+    check_backed,
     load_weights,
     read_config,
+    read_shape,
+    read_tokenizer,
     whole,
     write_config,
     write_weights,
 )
+from regard.tasks.base.guards import CONFIG, read_whole, told
+from regard.tasks.base.header import unfilled
 from regard.tasks.language.recipe import LanguageRecipe
-from regard.text import Tokenizer
 
 
 def open_language(folder: Path | str) -> DecoderCheckpoint:
@@ -30,17 +34,13 @@ def open_language(folder: Path | str) -> DecoderCheckpoint:
     config = read_config(folder)
     if config.get("task") != "language":
         raise FolderError(f"{folder}: a model for the task {config.get('task')!r}, not a language model")
-    try:
-        shape, longest = from_dict(DecoderConfig, config["model"], "model"), int(config["longest"])
-    except ConfigError as error:
-        raise FolderError(f"{folder}/config.json: {error}") from error
-    except KeyError as error:
-        raise FolderError(f"{folder}/config.json: {error} is missing; copy the folder anew") from error
-    model = Decoder(shape)
+    with told(folder / CONFIG):
+        shape, longest = read_shape(folder, config, DecoderConfig), read_whole(config, "longest")
+    check_backed(folder, lambda: Decoder(shape))
+    model = unfilled(lambda: Decoder(shape))
     load_weights(folder, model)
-    return DecoderCheckpoint(
-        config=shape, weights=whole(model), tokenizer=Tokenizer.load(folder), longest=longest
-    )
+    tokenizer = read_tokenizer(folder, shape.vocabulary)
+    return DecoderCheckpoint(config=shape, weights=whole(model), tokenizer=tokenizer, longest=longest)
 
 
 def save_language(checkpoint: DecoderCheckpoint, folder: Path) -> None:
@@ -54,7 +54,7 @@ def save_language(checkpoint: DecoderCheckpoint, folder: Path) -> None:
 
 def built(checkpoint: DecoderCheckpoint, where: Path | str, config: DecoderConfig | None = None) -> Decoder:
     """The model of a checkpoint; `config` may differ in what changes no weight."""
-    model = Decoder(config or checkpoint.config)
+    model = unfilled(lambda: Decoder(config or checkpoint.config))
     own = whole(model)
     lost = sorted(own.keys() - checkpoint.weights.keys())
     if lost:

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, TypedDict, Unpack, get_args, overload
 import numpy as np
 import torch
 
-from regard.config import ConfigError, from_dict, to_dict
+from regard.config import from_dict, to_dict
 from regard.decode import DecodeConfig
 from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from regard.tasks.base.describe import Described
@@ -28,11 +28,16 @@ from regard.tasks.base.faster import Precision, check_precision, settle_precisio
 from regard.tasks.base.folder import (
     EXPORTED,
     FolderError,
+    check_backed,
     load_quantized,
     load_weights,
     read_config,
+    read_shape,
+    read_tokenizer,
     require_task,
 )
+from regard.tasks.base.guards import CONFIG, check_decoding, read_share, read_whole, read_words, told
+from regard.tasks.base.header import unfilled
 from regard.tasks.base.predictor import Progress, evaluating, inference
 from regard.tasks.translation.alignment import Alignment, source_spans, word_alignment
 from regard.tasks.translation.engine import Options, SearchEngine, Split, TooLong, TorchEngine
@@ -423,20 +428,20 @@ def open_translator(
     require_task(folder, Translator.task)
     config, place = read_config(folder), find_device(device)
     precision = settle_precision(precision, place)
-    try:
-        shape = from_dict(Seq2SeqConfig, config["model"], "model")
+    with told(folder / CONFIG):
+        shape = read_shape(folder, config, Seq2SeqConfig)
         decoding = from_dict(DecodeConfig, config["decode"], "decode")
-        longest, languages = max(config["longest"], 3), tuple(config["languages"])
-        several = config.get("several_sentences")  # older folders do not know
-    except ConfigError as error:
-        raise FolderError(f"{folder}/config.json: {error}") from error
-    except KeyError as error:
-        raise FolderError(f"{folder}/config.json: {error} is missing; copy the folder anew") from error
+        check_decoding(decoding)
+        longest, languages = max(read_whole(config, "longest"), 3), read_words(config, "languages")
+        several = read_share(config, "several_sentences")  # older folders do not know
     if precision == "int8" and place == "cpu":
         model = load_quantized(folder, lambda: Seq2Seq(shape))
     else:
-        model = Seq2Seq(shape)
+        check_backed(folder, lambda: Seq2Seq(shape))
+        model = unfilled(lambda: Seq2Seq(shape))
         load_weights(folder, model)
-    model, tokenizer = model.to(place).eval(), Tokenizer.load(folder)
+    vocabulary = min(shape.encoder.vocabulary, shape.decoder.vocabulary)
+    model, tokenizer = model.to(place).eval(), read_tokenizer(folder, vocabulary)
     own: Any = {"longest": longest, "languages": languages, "several_sentences": several}
-    return Translator(model, tokenizer, decoding=decoding, precision=precision, **own)
+    with told(folder / CONFIG):
+        return Translator(model, tokenizer, decoding=decoding, precision=precision, **own)

@@ -1,0 +1,132 @@
+"""Is a model folder whole? Every byte that has a digest is read and compared, whatever the size of the file.
+
+Loading does the same with what is small (`regard.tasks.base.digests`); `regard check MODEL` does it with all.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from safetensors.torch import load_file
+
+from regard.config import ConfigError
+from regard.hub import is_foreign
+from regard.tasks.base.digests import KEY
+from regard.tasks.base.folder import (
+    EXPORTED,
+    FORMAT,
+    METRICS,
+    read_config,
+    read_metrics,
+    write_digested,
+    write_weights,
+)
+from regard.tasks.base.guards import (
+    CONFIG,
+    TOKENIZER,
+    WEIGHTS,
+    FolderError,
+    own_file,
+    read_own_table,
+    read_own_text,
+    told,
+)
+from regard.tasks.base.header import check_content, read_header
+from regard.text import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """One file of a folder, and whether it is what was written."""
+
+    file: Path
+    state: Literal["whole", "readable", "damaged"]
+    """whole: as its digest says. readable: it has no digest, but is what it should be."""
+    why: str = ""
+    """Of a damaged one."""
+
+    def __str__(self) -> str:
+        match self.state:
+            case "whole":
+                return f"{self.file}: whole"
+            case "readable":
+                return f"{self.file}: readable, without a digest to compare it with"
+            case "damaged":
+                return f"{self.file}: damaged: {self.why}"
+
+
+def verify(folder: Path | str) -> list[Verified]:
+    """All files that a model is opened from, and metrics.json if there is one."""
+    folder = _ours(Path(folder))
+    checks: dict[str, Callable[[], bool]] = {
+        CONFIG: lambda: _config(folder),
+        TOKENIZER: lambda: _tokenizer(folder),
+        WEIGHTS: lambda: _weights(folder),
+    }
+    if (folder / METRICS).exists():
+        checks[METRICS] = lambda: _metrics(folder)
+    return [_verified(folder / name, check) for name, check in checks.items()]
+
+
+def accept(folder: Path | str) -> None:
+    """Give config.json and tokenizer.json the digests of what they are now, because they were changed on
+    purpose; and weights that have none theirs. Weights that are not what was written stay so: nobody changes
+    those by hand."""
+    folder = _ours(Path(folder))
+    config = read_own_table(folder, CONFIG)
+    if config.get("format") != FORMAT:
+        raise FolderError(f"{folder / CONFIG}: format {config.get('format')!r} is not known, only {FORMAT}")
+    with told(folder / TOKENIZER):
+        Tokenizer.parse(read_own_text(folder, TOKENIZER), folder / TOKENIZER)
+    with told(folder / WEIGHTS):
+        if not read_header(folder).digests:
+            write_weights(folder, load_file(folder / WEIGHTS))
+    with told(folder / CONFIG):
+        write_digested(folder, config)
+
+
+def _ours(folder: Path) -> Path:
+    if not folder.is_dir():
+        raise FolderError(f"{folder}: no such folder; give the --out folder of a training")
+    if (folder / EXPORTED).is_file():
+        raise ConfigError(f"{folder}: exported; its files are compared whenever it is opened")
+    if is_foreign(folder):
+        raise ConfigError(
+            f"{folder}: a folder of Hugging Face's, without digests; regard import makes one of ours of it"
+        )
+    return folder
+
+
+def _verified(path: Path, check: Callable[[], bool]) -> Verified:
+    """`check` says whether there was a digest."""
+    try:
+        with told(path):
+            return Verified(path, "whole" if check() else "readable")
+    except FolderError as error:
+        why = str(error).removeprefix(f"{path}: ").removeprefix("damaged: ")
+        return Verified(path, "damaged", why)
+
+
+def _config(folder: Path) -> bool:
+    if not isinstance(read_config(folder).get("task"), str):
+        raise ValueError("no task in it; copy the folder anew")
+    return KEY in read_own_table(folder, CONFIG)
+
+
+def _tokenizer(folder: Path) -> bool:
+    digests = read_own_table(folder, CONFIG).get(KEY)
+    digest = digests.get(TOKENIZER) if isinstance(digests, dict) else None
+    Tokenizer.parse(read_own_text(folder, TOKENIZER, digest), own_file(folder, TOKENIZER))
+    return digest is not None
+
+
+def _weights(folder: Path) -> bool:
+    header = read_header(folder)
+    check_content(header)
+    return bool(header.digests)
+
+
+def _metrics(folder: Path) -> bool:
+    read_metrics(folder)
+    return False  # it changes after config.json is written
