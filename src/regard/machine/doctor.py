@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -54,7 +53,7 @@ def examine() -> dict[str, Any]:
         "cache": facts.cache(),
         "driver": facts.driver(),
         "memory": facts.memory(),
-        "disk": {"free": facts.disk(Path())},
+        "disk": facts.here(),
         "terminal": facts.terminal(),
     }
     return {**own, **_answer(asked)}

@@ -40,8 +40,7 @@ def _compared(
 ) -> Result:
     """What is not installed, and what a format cannot express, is a ConfigError; what differs is another."""
     if not possible:
-        noun = get_task(subject.predictor.task).noun
-        return skipped(check, subject.name, f"a {noun} is not exported there")
+        return skipped(check, subject.name, f"not for task = {subject.predictor.task!r}")
     try:
         found = write(Console(file=io.StringIO()))
     except ConfigError as refusal:

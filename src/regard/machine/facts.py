@@ -132,11 +132,20 @@ def _groups(kind: str) -> Iterator[Path]:
 
 
 def disk(folder: Path) -> int | None:
-    """Bytes free where this folder is, or will be; None if it is gone."""
+    """Bytes free where this folder is, or will be."""
     for each in (folder, *folder.parents):
         with suppress(OSError):
             return shutil.disk_usage(each).free
     return None
+
+
+def here() -> dict[str, Any]:
+    """The current folder, unless it was removed, and how much can be written there."""
+    try:
+        folder = Path.cwd()
+    except OSError:
+        return {"folder": None, "free": None}
+    return {"folder": str(folder), "free": disk(folder)}
 
 
 def cache() -> dict[str, Any]:

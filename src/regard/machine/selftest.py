@@ -48,7 +48,7 @@ def run_checks(
     with tempfile.TemporaryDirectory(prefix="regard-selftest-") as name:
         work = Path(name)
         show("models")
-        folders = write_tiny(work / "tiny") if model is None else {str(model): model}
+        folders = write_tiny(work / "tiny") if model is None else {model.resolve().name: model}
         subjects = [
             Subject.open(each, folder, exported=export and (model is not None or each in EXPORTED))
             for each, folder in folders.items()
@@ -133,7 +133,9 @@ def _render(results: Sequence[Result], seconds: float, console: Console) -> None
     table = Table()
     for heading in ("compared", "model", "numbers", "largest difference", "bound", "result"):
         right = heading in ("numbers", "largest difference", "bound")
-        table.add_column(heading, justify="right" if right else "left", overflow="fold")
+        table.add_column(
+            heading, justify="right" if right else "left", overflow="fold", no_wrap=heading != "result"
+        )
     for each in together(results):
         how = f"{each.verdict}: {each.why}" if each.verdict == "skipped" else each.verdict
         numbers = f"{each.numbers:,}" if each.numbers else ""

@@ -17,14 +17,14 @@ from regard.nn.native import library
 
 
 class WithoutC:
-    """Starts at once, beside this process."""
+    """Starts at once, beside this process, and with one thread: more would wait for those of this one."""
 
     def __init__(self, folders: Sequence[Path], out: Path) -> None:
         self._out = out
         self._process = subprocess.Popen(
             [sys.executable, "-m", __name__, str(out), *map(str, folders)],
-            env={**os.environ, "REGARD_NATIVE": "0"}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            encoding="utf-8", errors="replace",
+            env={**os.environ, "REGARD_NATIVE": "0", "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", errors="replace",
         )  # fmt: skip
 
     def results(self) -> list[Mapping[str, Tensor]]:
