@@ -24,7 +24,7 @@ from regard.nn.quantized import STEPS, QuantizedLinear, token_steps
 
 ROUNDING = 1e-4
 """Of the greatest number. float32 has 24 bits, so a sum of n products is off by sqrt(n) 2^-24 as a rule and
-by n 2^-24 at most: for 1,000 of them 2e-6 and 6e-5. Norms keep it from growing, so layers add up: 2e-7 to
+by n 2^-24 at most: for 1,000 of them 2e-6 and 6e-5. Norms keep it from growing, so layers add up: 1e-7 to
 6e-6 were seen, of 1 to 6 layers. One key of 23 that is forgotten changes 6e-3 to 0.1."""
 HALF = 0.1
 """The same in bfloat16, whose 8 bits round by 2^-9 = 2e-3 each time: 1e-2 for a layer of half a dozen

@@ -57,7 +57,7 @@ def _of_threads(found: dict[str, Any]) -> Iterator[Problem]:
     if threads > usable:
         yield Problem(
             "problem",
-            f"torch has {threads} threads for {usable} cores, and they wait for one another",
+            f"torch has {threads} threads for {usable} core{'s' * (usable > 1)}: they wait for one another",
             f"export OMP_NUM_THREADS={usable}",
         )
     elif threads < usable and "OMP_NUM_THREADS" in found["settings"]:
