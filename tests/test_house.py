@@ -19,7 +19,7 @@ SOURCE = ROOT / "src" / "regard"
 LAYERS = [
     {"__main__"},
     {"cli"},
-    {"bench", "lab"},
+    {"bench", "lab", "machine"},
     {"look"},
     {"deploy", "meaning"},
     {"tasks"},

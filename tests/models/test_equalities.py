@@ -239,6 +239,17 @@ def test_decoding_runs_under_autocast(family):
     assert float((rough - exact).norm() / exact.norm()) < 5e-2
 
 
+@FAMILIES
+def test_a_language_model_reads_under_autocast(family):
+    model, layout = Decoder(decoder(*family)).eval(), Layout.of([3, 7])
+    ids = draw(layout)
+    with torch.no_grad():
+        exact = model.head(model(ids, layout))
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            rough = model.head(model(ids, layout)).float()
+    assert float((rough - exact).norm() / exact.norm()) < 5e-2
+
+
 def test_any_boolean_mask_reaches_an_encoder():
     model = Encoder(encoder(transformer(), "sinusoidal")).double().eval()
     layout = Layout.of([5])

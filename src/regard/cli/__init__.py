@@ -16,6 +16,7 @@ from regard import __version__
 from regard.cli import core
 from regard.cli.plot import plot_app
 from regard.lab import cli as lab
+from regard.machine import cli as machine
 from regard.meaning import cli as meaning
 from regard.plugins import load_installed, load_plugin
 from regard.tasks import registry
@@ -58,7 +59,7 @@ def build() -> typer.Typer:
     app.command(name="export")(core.export_model)
     app.command()(core.look)
     app.add_typer(plot_app, name="plot")
-    for command in (core.bench, core.phrasebook):
+    for command in (core.bench, *machine.COMMANDS, core.phrasebook):
         app.command()(command)
     return app
 

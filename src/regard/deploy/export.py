@@ -46,6 +46,16 @@ class ExportError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
+class Difference:
+    """Numbers of two engines, compared: how many, how far apart at most, and how far rounding may bring
+    them."""
+
+    numbers: int
+    most: float
+    bound: float
+
+
+@dataclass(frozen=True, slots=True)
 class Agreement:
     """How far the texts of two translators are the same."""
 
@@ -71,19 +81,21 @@ def export(
     precision: Precision = "float32",
     samples: Sequence[str] = (),
     console: Console,
-) -> None:
+) -> Difference:
     """`samples` are texts that both translate; some are drawn from the vocabulary unless given. Nothing is
-    left behind if they differ."""
+    left behind if they differ. How far log-probabilities do in float32."""
     library()
     out = out.resolve()
     texts = [*samples] or sampled_texts(translator.tokenizer, translator.longest, DRAWN)
+    found = []
     with written_whole(out) as partial:
         for step in dict.fromkeys(("float32", precision)):
             write_engine(translator, partial, step)
             deployed = open_deployed(partial, device="cpu")
             score = cast(CTranslate2Engine, deployed.engine).score
-            verify(translator, deployed, score, texts, console, precision=step)
+            found.append(verify(translator, deployed, score, texts, console, precision=step))
     say(console, f"{out}: {folder_size(out) / 1e6:.1f} MB, for regard translate --engine ctranslate2")
+    return found[0]
 
 
 def sampled_texts(tokenizer: Tokenizer, longest: int, count: int) -> list[str]:
@@ -128,8 +140,8 @@ def verify(
     *,
     precision: Precision = "float32",
     beams: bool = True,
-) -> None:
-    """`score` is that of the exported one."""
+) -> Difference:
+    """`score` is that of the exported one. How far log-probabilities of tokens differ."""
     languages = ours.languages
     to = [languages[i % len(languages)] for i in range(len(texts))] if languages else None
     greedy = replace(theirs.decoding, method="greedy", n_best=1)
@@ -155,6 +167,7 @@ def verify(
     if beams:
         agreement = Agreement.of(_texts(theirs, texts, to, beam), _texts(ours, texts, to, beam))
         say(console, f"{precision}, beam of {beam.beam}: {agreement}")
+    return Difference(gaps.size, float(gaps.max()), ROUNDING)
 
 
 def _texts(

@@ -18,7 +18,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from regard.data.packing import Packed, pack
-from regard.deploy.export import ExportError
+from regard.deploy.export import Difference, ExportError
 from regard.deploy.onnx_run import Arrays, Graph, in_batches, padded
 from regard.models.headed import Headed
 from regard.models.heads import ClassifyHead, EmbedHead, MaskedHead, SpanHead, TagHead
@@ -55,17 +55,19 @@ class Gaps:
         same = (theirs == ours).reshape(len(ours), -1).all(axis=1)
         self.same, self.chosen = self.same + int(same.sum()), self.chosen + len(same)
 
-    def report(self, what: str, console: Console) -> None:
+    def report(self, what: str, console: Console) -> Difference:
         if not self.count:
             raise ExportError(f"{what}: no text left a token to compare; give others (--samples)")
+        bound = ROUNDING * max(1.0, self.greatest)
         mean = self.total / self.count
         found = f"{what}: {mean:.1g} apart on average, {self.most:.1g} at most"
         say(console, found)
-        if not self.most <= ROUNDING * max(1.0, self.greatest):
+        if not self.most <= bound:
             raise ExportError(
                 f"{found}, which is more than rounding: what was exported is another model, and was not "
                 "kept; use the model's own folder"
             )
+        return Difference(self.count, self.most, bound)
 
     def report_choices(self, what: str, console: Console) -> None:
         found = f"{self.same} of {self.chosen} {what} the same"
@@ -77,8 +79,10 @@ class Gaps:
             )
 
 
-def compare_encoder(model: EncoderPredictor, folder: Path, texts: Sequence[str], console: Console) -> None:
-    """Of texts too long to be read at once, the beginnings."""
+def compare_encoder(
+    model: EncoderPredictor, folder: Path, texts: Sequence[str], console: Console
+) -> list[Difference]:
+    """One for each output. Of texts too long to be read at once, the beginnings."""
     graph, reader = Graph(folder / "model.onnx"), model.reader
     with quietly():
         pieces = reader.pieces(texts)
@@ -98,9 +102,9 @@ def compare_encoder(model: EncoderPredictor, folder: Path, texts: Sequence[str],
         for name, gaps in numbers.items():
             gaps.add(theirs[name], ours[name])
         choices.add(theirs, ours, packed)
-    for name, gaps in numbers.items():
-        gaps.report(name, console)
+    found = [gaps.report(name, console) for name, gaps in numbers.items()]
     choices.report(console)
+    return found
 
 
 def _encoded(model: Headed, packed: Packed, segments: Tensor | None) -> Arrays:
@@ -190,7 +194,9 @@ def _cosines(theirs: np.ndarray, ours: np.ndarray) -> list[float]:
     return ((theirs * ours).sum(axis=1) / np.maximum(lengths, 1e-12)).tolist()
 
 
-def compare_language(model: Generator, folder: Path, texts: Sequence[str], console: Console) -> None:
+def compare_language(
+    model: Generator, folder: Path, texts: Sequence[str], console: Console
+) -> list[Difference]:
     """Of long texts only the beginnings, which will do to tell two models apart."""
     graph, tokenizer = Graph(folder / "model.onnx"), model.tokenizer
     if tokenizer is None:
@@ -212,7 +218,8 @@ def compare_language(model: Generator, folder: Path, texts: Sequence[str], conso
         for each, logits in enumerate((theirs, ours)):
             chances = torch.from_numpy(logits[places]).double().log_softmax(dim=-1).numpy()
             sums[each] += chances[np.arange(len(places)), follows[places]].sum()
-    numbers.report("logits", console)
+    found = numbers.report("logits", console)
     numbers.report_choices("likeliest next tokens", console)
     theirs_too, own = np.exp(-sums / max(count, 1))
     say(console, f"perplexity of the texts: {theirs_too:.4f}, the model's own {own:.4f}")
+    return [found]

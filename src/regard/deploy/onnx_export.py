@@ -20,7 +20,7 @@ import torch
 from rich.console import Console
 
 from regard.config import ConfigError
-from regard.deploy.export import DRAWN, POSITIONS, sampled_texts, verify
+from regard.deploy.export import DRAWN, POSITIONS, Difference, sampled_texts, verify
 from regard.deploy.folder import folder_size, written_whole
 from regard.deploy.onnx_body import check_config
 from regard.deploy.onnx_compare import compare_encoder, compare_language
@@ -54,13 +54,16 @@ SIZES = {BATCH: 3, LENGTH: 5, SOURCE: 7, PAST: 4}
 """Of the example that is traced; nothing depends on them."""
 
 
-def export_onnx(predictor: Predictor, out: Path, *, samples: Sequence[str] = (), console: Console) -> None:
+def export_onnx(
+    predictor: Predictor, out: Path, *, samples: Sequence[str] = (), console: Console
+) -> list[Difference]:
     """`samples` are texts that both read; some are drawn from the vocabulary unless given. Nothing is left
-    behind if what they say differs."""
+    behind if what they say differs. How far the numbers of each output do."""
     library()
     tokenizer, longest = _check(predictor)
     out = out.resolve()
     texts = [*samples] or sampled_texts(tokenizer, longest, DRAWN)
+    found: list[Difference] = []
     with evaluating(predictor.model), written_whole(out) as folder:
         rows = max(POSITIONS, 4 * longest)
         match predictor.model:
@@ -76,12 +79,14 @@ def export_onnx(predictor: Predictor, out: Path, *, samples: Sequence[str] = (),
             case Seq2Seq():
                 ours = cast(Translator, predictor)
                 theirs = onnx_translator(ours, folder)
-                verify(ours, theirs, cast(OnnxEngine, theirs.engine).score, texts, console, beams=False)
+                score = cast(OnnxEngine, theirs.engine).score
+                found = [verify(ours, theirs, score, texts, console, beams=False)]
             case Decoder():
-                compare_language(cast(Generator, predictor), folder, texts, console)
+                found = compare_language(cast(Generator, predictor), folder, texts, console)
             case Headed():
-                compare_encoder(cast(EncoderPredictor, predictor), folder, texts, console)
+                found = compare_encoder(cast(EncoderPredictor, predictor), folder, texts, console)
     say(console, f"{out}: {folder_size(out) / 1e6:.1f} MB, for onnxruntime and tokenizers")
+    return found
 
 
 def _check(predictor: Predictor) -> tuple[Tokenizer, int]:

@@ -109,8 +109,9 @@ def _run(
     x = x.to(_kind(cells))
     directions = 2 if cells.bidirectional else 1
     shape = (cells.num_layers * directions, layout.sequences, cells.hidden_size)
-    hidden = x.new_zeros(shape) if hidden is None else hidden
+    hidden = x.new_zeros(shape) if hidden is None else hidden.to(x.dtype)  # autocast may have made it half
     cell = x.new_zeros(shape) if cell is None and isinstance(cells, nn.LSTM) else cell
+    cell = None if cell is None else cell.to(x.dtype)
     if layout.tokens == 0:
         return x.new_zeros(0, directions * cells.hidden_size), hidden, cell
     order = _TimeOrder.of(layout)

@@ -83,6 +83,22 @@ def library() -> ctypes.CDLL | None:
     return made
 
 
+def explain() -> str | None:
+    """Why there is no library, in a line; None where there is one."""
+    if not _wanted():
+        return "REGARD_NATIVE=0 turns it off"
+    if missing := NEEDED - _processor():
+        return f"it is for Linux on x86-64, and the processor must have {', '.join(sorted(missing))}"
+    try:
+        compiler = _compiler()
+        if compiler is None:
+            return "there is no C compiler (cc): install gcc"
+        _load(compiler)
+    except (OSError, RuntimeError) as error:
+        return "; ".join(line.strip() for line in str(error).splitlines() if line.strip())
+    return None
+
+
 def _wanted() -> bool:
     said = os.environ.get("REGARD_NATIVE") or "1"
     if said not in ("0", "1"):
@@ -152,11 +168,16 @@ def _seal(path: Path) -> None:
         os.fsync(file.fileno())
 
 
+def cache_folder() -> Path:
+    """Where libraries are kept."""
+    given = Path(os.environ.get("XDG_CACHE_HOME") or "")
+    return (given if given.is_absolute() else Path.home() / ".cache") / "regard"
+
+
 def _place(compiler: list[str]) -> Path:
     """Of the library for these sources and flags, this compiler and this processor. Nobody else may have put
     it there."""
-    given = Path(os.environ.get("XDG_CACHE_HOME") or "")
-    folder = (given if given.is_absolute() else Path.home() / ".cache") / "regard"
+    folder = cache_folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     about = folder.stat()
     if about.st_uid != os.getuid() or about.st_mode & 0o022:
