@@ -30,9 +30,22 @@ hypothesis.settings.load_profile("regard")
 torch.set_num_threads(1)  # test processes run side by side: more threads would only wait for each other
 
 
+def _reports(terminalreporter: pytest.TerminalReporter) -> list[pytest.TestReport]:
+    kinds = ("passed", "failed")
+    return [each for kind in kinds for each in terminalreporter.stats.get(kind, []) if each.when == "call"]
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Tests in a browser are easily missed: say that they were skipped, and how to run them."""
+    """How many cases the gauntlet tried. Tests in a browser are easily missed: say that they were skipped,
+    and how to run them."""
     told = [each for each in terminalreporter.stats.get("skipped", []) if "look/browser/" in each.nodeid]
+    tried = [each for each in _reports(terminalreporter) if "cases" in dict(each.user_properties)]
+    if tried:
+        terminalreporter.write_line("")
+        for each in sorted(tried, key=lambda report: report.nodeid):
+            found = dict(each.user_properties)
+            name = each.nodeid.rpartition("::")[2]
+            terminalreporter.write_line(f"{name}: {found['cases']:,} cases, {found['failures']:,} failures")
     for reason in {each.longrepr[2] for each in told}:
         said = reason.removeprefix("Skipped: ")
         terminalreporter.write_line(f"SKIPPED [{len(told)}] tests/look/browser: {said}")

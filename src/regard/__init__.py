@@ -6,9 +6,15 @@
 'Wo ist der Bahnhof?'
 """
 
+import os
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
+
+if "OMP_WAIT_POLICY" not in os.environ:
+    # Before torch is imported: how long its threads spin while they wait for one another. As long as OpenMP
+    # would have it, a sentence takes many times as long on a machine that is busy.
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 try:
     __version__ = version("regard")
