@@ -14,12 +14,12 @@ from regard.models.decoder import Decoder, DecoderConfig
 from regard.models.encoder import EncoderConfig
 from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from regard.nn.stacks import TransformerConfig
-from regard.tasks.base.digests import KEY
 from regard.tasks.base.predictor import Predictor
 from regard.tasks.classification.classifier import Classifier
 from regard.tasks.language.generator import Generator
 from regard.tasks.translation.translator import Translator
 from regard.text import Tokenizer, TokenizerConfig
+from regard.train.digests import KEY
 from tests.tasks.encoders import toys
 
 KINDS = ("translate", "classify", "language")

@@ -18,11 +18,11 @@ from regard.hub import Checkpoint, HubError, write_folder
 from regard.models.headed import Headed
 from regard.models.heads import MaskedConfig
 from regard.tasks.base import header
-from regard.tasks.base.digests import KEY
 from regard.tasks.base.encoders import open_encoder, save_checkpoint
 from regard.tasks.base.folder import FolderError, load_quantized, read_config, write_config, write_weights
 from regard.tasks.base.header import unfilled, whole
 from regard.tasks.base.verify import accept, verify
+from regard.train.digests import KEY
 from tests.tasks.encoders import toys
 from tests.tasks.folders import KINDS, edit, predictor, said, stored
 

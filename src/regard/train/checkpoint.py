@@ -16,6 +16,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from regard.train.digests import of_content, of_text
+
 FORMAT = "regard checkpoint 1"
 
 
@@ -25,10 +27,10 @@ class CheckpointError(RuntimeError):
 
 def write(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
     whole = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
+    about = {"format": FORMAT, "facts": json.dumps(facts)}
+    about["digest"] = _digest(about["facts"], whole)
     try:
-        replace(
-            path, lambda partial: save_file(whole, partial, {"format": FORMAT, "facts": json.dumps(facts)})
-        )
+        replace(path, lambda partial: save_file(whole, partial, about))
     except (OSError, SafetensorError) as error:
         last = "the one written before is intact" if path.exists() else "there is none yet"
         raise CheckpointError(
@@ -76,6 +78,10 @@ def write_text(path: Path, text: str) -> None:
     replace(path, lambda partial: partial.write_text(text, encoding="utf-8"))
 
 
+def _digest(facts: str, tensors: Mapping[str, Tensor]) -> str:
+    return of_text(f"{of_text(facts)} {of_content(tensors, tensors.__getitem__)}")
+
+
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         if path.exists() and not path.is_file():  # a pipe may never end
@@ -89,6 +95,8 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
                 )
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             facts = json.loads(about.get("facts", ""))
+        if about.get("digest") not in (None, _digest(about["facts"], tensors)):
+            raise ValueError("damaged: its content is not what was written")
         if not isinstance(facts, dict):
             raise ValueError(f"its facts are {type(facts).__name__} instead of a table")
         return tensors, facts

@@ -25,7 +25,6 @@ from regard.config import ConfigError, from_dict
 from regard.nn.packed import Product
 from regard.nn.quantized import quantize
 from regard.plugins import LOADED, load_installed, needed
-from regard.tasks.base.digests import KEY, of_config, of_text, of_weights
 from regard.tasks.base.guards import (
     CONFIG,
     TOKENIZER,
@@ -43,6 +42,7 @@ from regard.tasks.base.guards import (
 from regard.tasks.base.header import check_fits, check_small, read_header, sketched, whole
 from regard.text import Tokenizer
 from regard.train.checkpoint import CheckpointError, replace, write_text
+from regard.train.digests import KEY, of_config, of_text, of_weights
 from regard.train.trainer import CHECKPOINT
 
 __all__ = [

@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 
 from regard.decode import DecodeConfig
 from regard.hub.files import HubError, check_plain, inside, read_table, read_text
-from regard.tasks.base.digests import of_text
+from regard.train.digests import of_text
 
 CONFIG = "config.json"
 TOKENIZER = "tokenizer.json"

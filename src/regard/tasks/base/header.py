@@ -14,8 +14,8 @@ from safetensors import safe_open
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from regard.tasks.base.digests import KEY, TYPES, Slot, of_content, of_header
 from regard.tasks.base.guards import CONFIG, WEIGHTS, FolderError, damaged, own_file, told
+from regard.train.digests import KEY, TYPES, Slot, of_content, of_header
 
 Model = TypeVar("Model", bound=nn.Module)
 SMALL = 64 * 2**20

@@ -1,6 +1,6 @@
 """Is a model folder whole? Every byte that has a digest is read and compared, whatever the size of the file.
 
-Loading does the same with what is small (`regard.tasks.base.digests`); `regard check MODEL` does it with all.
+Loading does the same with what is small (`regard.train.digests`); `regard check MODEL` does it with all.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,6 @@ from safetensors.torch import load_file
 
 from regard.config import ConfigError
 from regard.hub import is_foreign
-from regard.tasks.base.digests import KEY
 from regard.tasks.base.folder import (
     EXPORTED,
     FORMAT,
@@ -34,6 +33,7 @@ from regard.tasks.base.guards import (
 )
 from regard.tasks.base.header import check_content, read_header
 from regard.text import Tokenizer
+from regard.train.digests import KEY
 
 
 @dataclass(frozen=True, slots=True)

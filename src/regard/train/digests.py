@@ -1,7 +1,8 @@
-"""Digests of a model folder: what is read is what was written, to the byte.
+"""Digests of model folders and checkpoints: what is read is what was written, to the byte.
 
     model.safetensors   in its own metadata: a digest of its header (names, types, shapes), and one of all its
                         tensors; so file and digests are of one moment, whenever a run is killed
+    checkpoint          in its metadata: one of its facts and all its tensors
     config.json         under "digests": one of itself without that one, and one of tokenizer.json
 
 They find damage, not forgery: whoever changes a file can change its digest. What has none (older folders) is
