@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pytest
 
-from regard.config import ConfigError, from_dict, read_toml, to_dict
+from regard.config import ConfigError, from_dict, override, read_table, read_toml, to_dict
 from regard.data.batches import BatchConfig
 from regard.models.decoder import DecoderConfig
 from regard.models.encoder import EncoderConfig
@@ -204,6 +204,14 @@ def test_a_configurations_own_check_comes_out_with_the_path() -> None:
 
 def test_a_config_error_is_a_value_error() -> None:
     assert issubclass(ConfigError, ValueError)
+
+
+def test_what_is_nested_without_end_is_told_of(tmp_path: Path) -> None:
+    path = tmp_path / "deep.toml"
+    path.write_text("a = " + "[" * 5000)
+    with pytest.raises(ConfigError, match=r"deep\.toml: no TOML that can be read: nested too deeply"):
+        read_table(path)
+    assert override({}, ["a.b=" + "[" * 5000])["a"]["b"].startswith("[[")  # text, as all that is no TOML
 
 
 def test_toml_is_read_whatever_editor_wrote_it(tmp_path: Path) -> None:

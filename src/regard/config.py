@@ -119,6 +119,8 @@ def read_table(path: Path | str) -> dict[str, Any]:
         raise ConfigError(f"{path}: {error.strerror or error}; give the path of a TOML file") from error
     except ValueError as error:  # a TOML or UTF-8 error is a ValueError, and says where
         raise ConfigError(f"{path}: no TOML: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{path}: no TOML that can be read: nested too deeply; correct it") from error
 
 
 def override(data: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
@@ -147,7 +149,7 @@ def _put(table: Mapping[str, Any], keys: list[str], value: Any, path: str) -> di
 def _toml_value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 
