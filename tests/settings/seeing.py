@@ -132,9 +132,11 @@ class SeenRun:
     def see_valid(self) -> Any:
         return self.log("valid")
 
-    def see_best(self) -> Any:
-        """Which step's weights were kept."""
-        return self.outcome.best_step
+    def see_judged(self) -> Any:
+        """By which figure models were chosen, and which way."""
+        self.outcome  # noqa: B018
+        found = json.loads((self.folder / "metrics.json").read_text())
+        return found["metric"], found["better"]
 
     def see_steps(self) -> Any:
         return self.outcome.step

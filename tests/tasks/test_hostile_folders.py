@@ -29,6 +29,10 @@ MEMORY = 2 * 2**30
 """Bytes that a refusal may add to what is there."""
 
 
+SOME = [KINDS[0], *(pytest.param(kind, marks=pytest.mark.long) for kind in KINDS[1:])]
+"""The others are opened by the same functions."""
+
+
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     place = tmp_path_factory.mktemp("folders")
@@ -123,7 +127,7 @@ BROKEN: dict[str, Spoil] = {
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
 @pytest.mark.parametrize("how", BROKEN)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SOME)
 def test_a_broken_file_is_named(
     folders: dict[str, Path], tmp_path: Path, kind: str, how: str, name: str
 ) -> None:
@@ -318,7 +322,7 @@ WEIGHTS: dict[str, Spoil] = {
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("how", WEIGHTS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SOME)
 def test_weights_of_another_shape_are_refused(
     folders: dict[str, Path], tmp_path: Path, kind: str, how: str
 ) -> None:
@@ -360,7 +364,7 @@ TOKENIZERS: dict[str, Callable[[dict[str, Any]], object]] = {
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("how", TOKENIZERS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SOME)
 def test_a_tokenizer_that_is_none_or_of_another_model_is_refused(
     folders: dict[str, Path], tmp_path: Path, kind: str, how: str
 ) -> None:
