@@ -265,6 +265,7 @@ def test_the_recipes_that_are_listed_are_those_there_are():
     assert listed == {path.stem for path in (ROOT / "recipes").glob("*.toml")}
 
 
+@pytest.mark.long
 def test_the_demo_runs_and_takes_a_users_settings(tmp_path):
     settings = [
         "train.steps=4",

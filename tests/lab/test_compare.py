@@ -210,6 +210,7 @@ def test_a_part_starts_from_the_models_of_an_earlier_one(recipe, tmp_path):
         compare(study, out=tmp_path / "other")
 
 
+@pytest.mark.long
 def test_side_by_side_they_become_the_same(recipe, tmp_path):
     alone = compare(recipe, "head.pool=first,mean", out=tmp_path / "alone", seeds=1)
     together = compare(recipe, "head.pool=first,mean", out=tmp_path / "together", seeds=1, at_once=2)
