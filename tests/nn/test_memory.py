@@ -2,18 +2,18 @@ import pytest
 import torch
 
 from regard import cli
-from regard.nn.memory import memory_told
+from regard.nn.memory import memory_errors
 
 
 def test_a_cpu_without_memory_is_told_of_as_a_gpu_is():
-    with pytest.raises(torch.OutOfMemoryError, match="allocate"), memory_told():
+    with pytest.raises(torch.OutOfMemoryError, match="allocate"), memory_errors():
         torch.empty(2**50)
-    with pytest.raises(torch.OutOfMemoryError, match="no memory left"), memory_told():
+    with pytest.raises(torch.OutOfMemoryError, match="no memory left"), memory_errors():
         raise MemoryError
 
 
 def test_other_errors_stay_what_they_are():
-    with pytest.raises(RuntimeError, match="sizes") as caught, memory_told():
+    with pytest.raises(RuntimeError, match="sizes") as caught, memory_errors():
         raise RuntimeError("sizes do not match")
     assert type(caught.value) is RuntimeError
 

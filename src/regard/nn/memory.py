@@ -10,7 +10,7 @@ _SAID = ("can't allocate memory", "not enough memory")
 
 
 @contextmanager
-def memory_told() -> Iterator[None]:
+def memory_errors() -> Iterator[None]:
     try:
         yield
     except torch.OutOfMemoryError:

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from regard.config import check_choices
 from regard.data.batches import prefetch
 from regard.nn.layers import TransformerLayer
-from regard.nn.memory import memory_told
+from regard.nn.memory import memory_errors
 from regard.train.average import AverageConfig
 from regard.train.engine import STATISTICS, Engine
 from regard.train.objectives import Sums
@@ -303,7 +303,7 @@ class Trainer:
             if parts is None:
                 parts = self.feed.parts(step, self.standing.split)
             try:
-                with memory_told():
+                with memory_errors():
                     self.engine.step(step, parts, self._rate)
                 return parts
             except torch.OutOfMemoryError as error:

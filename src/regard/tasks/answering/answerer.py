@@ -14,7 +14,7 @@ from regard.tasks.answering.windows import Laid, QuestionError, lay_out
 from regard.tasks.base.encoders import open_reader
 from regard.tasks.base.faster import Precision
 from regard.tasks.base.folder import read_config
-from regard.tasks.base.guards import CONFIG, read_whole, told
+from regard.tasks.base.guards import CONFIG, folder_errors, read_whole
 from regard.tasks.base.predictor import Progress
 from regard.tasks.base.reading import EncoderPredictor, Piece, Reader
 from regard.text import DataError, Origin
@@ -212,7 +212,7 @@ def open_answerer(
     _, reader = open_reader(folder, "span", device=device, precision=precision)
     about = {} if is_foreign(Path(folder)) else read_config(Path(folder))
     about = {"longest_answer": LONGEST_ANSWER, "overlap": OVERLAP, "threshold": None} | about
-    with told(Path(folder) / CONFIG):
+    with folder_errors(Path(folder) / CONFIG):
         threshold = about["threshold"]
         return Answerer(
             reader,

@@ -25,7 +25,7 @@ from regard.tasks.base.folder import (
     write_config,
     write_weights,
 )
-from regard.tasks.base.guards import CONFIG, read_whole, read_words, told
+from regard.tasks.base.guards import CONFIG, folder_errors, read_whole, read_words
 from regard.tasks.base.header import check_small, read_header, unfilled
 from regard.tasks.base.reading import Reader
 from regard.train.ranks import find_device
@@ -63,12 +63,12 @@ def open_reader(
         raise FolderError(f"{folder}: a model with the head {kind!r}, where one with {head!r} is wanted")
     model = loaded(checkpoint, folder).to(place).eval()
     longest, precision = checkpoint.longest, settle_precision(precision, place)
-    with told(folder / CONFIG):
+    with folder_errors(folder / CONFIG):
         return checkpoint, Reader(model, checkpoint.tokenizer, longest=longest, precision=precision)
 
 
 def own_checkpoint(folder: Path, config: Mapping[str, Any]) -> Checkpoint:
-    with told(folder / CONFIG):
+    with folder_errors(folder / CONFIG):
         model = read_shape(folder, config, HeadedConfig)
         longest = read_whole(config, "longest")
         labels = read_words(config, "labels") if "labels" in config else ()
@@ -77,7 +77,7 @@ def own_checkpoint(folder: Path, config: Mapping[str, Any]) -> Checkpoint:
     check_backed(folder, lambda: Headed(model))
     header = read_header(folder)
     check_small(header)
-    with told(header.path):
+    with folder_errors(header.path):
         weights = load_file(header.path)
     tokenizer = read_tokenizer(folder, model.encoder.vocabulary)
     own = {"longest": longest, "labels": labels, "problem": problem, "decode": decode}

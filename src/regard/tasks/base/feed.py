@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.data import Packed, Plan, Shape
-from regard.nn.memory import memory_told
+from regard.nn.memory import memory_errors
 
 Result = TypeVar("Result")
 
@@ -101,7 +101,7 @@ def in_pieces(work: Callable[[int], Result]) -> Result:
     split = 1
     while True:
         try:
-            with memory_told():
+            with memory_errors():
                 return work(split)
         except torch.OutOfMemoryError:
             if split >= 64:

@@ -33,11 +33,11 @@ from regard.tasks.base.guards import (
     check_depth,
     check_finite,
     damaged,
+    folder_errors,
     own_file,
     read_own_table,
     read_own_text,
     read_words,
-    told,
 )
 from regard.tasks.base.header import check_fits, check_small, read_header, sketched, whole
 from regard.text import Tokenizer
@@ -117,7 +117,7 @@ def read_config(folder: Path) -> dict[str, Any]:
             f"{folder}/config.json: format {config.get('format')!r:.60} is not known here, only {FORMAT}; "
             "is it a model of another tool, or of another version?"
         )
-    with told(path):
+    with folder_errors(path):
         if KEY in config and config[KEY]["config.json"] != of_config(config):
             raise damaged(path)
         check_finite(config)
@@ -137,7 +137,7 @@ def read_tokenizer(folder: Path, vocabulary: int) -> Tokenizer:
     """The tokenizer of a model that has vectors for so many ids."""
     path = own_file(folder, TOKENIZER)
     digests = read_own_table(folder, CONFIG).get(KEY, {})
-    with told(path):
+    with folder_errors(path):
         text = read_own_text(folder, TOKENIZER, digests.get(TOKENIZER))
         tokenizer = Tokenizer.parse(text, path, vocabulary)
         if not 0 < len(tokenizer) <= vocabulary:

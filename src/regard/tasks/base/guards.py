@@ -32,7 +32,7 @@ class FolderError(ValueError):
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
+def folder_errors(path: Path) -> Iterator[None]:
     """Whatever is wrong with a file, or with what it says, becomes one line that names it: a FolderError."""
     try:
         yield
@@ -73,7 +73,7 @@ def own_file(folder: Path, name: str) -> Path:
     """The path of a file of the folder. It may be a link, though not out of the folder, and is an ordinary
     file, if it is there."""
     path = folder / name
-    with told(path):
+    with folder_errors(path):
         inside(folder, name, folder)
         check_plain(path)
     return path
@@ -81,14 +81,14 @@ def own_file(folder: Path, name: str) -> Path:
 
 def read_own_table(folder: Path, name: str) -> dict[str, Any]:
     path = own_file(folder, name)
-    with told(path):
+    with folder_errors(path):
         return read_table(path)
 
 
 def read_own_text(folder: Path, name: str, digest: object = None) -> str:
     """With the digest that it must have, if it has one."""
     path = own_file(folder, name)
-    with told(path):
+    with folder_errors(path):
         text = read_text(path)
     if digest is not None and digest != of_text(text):
         raise damaged(path)

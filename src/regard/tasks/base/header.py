@@ -14,7 +14,7 @@ from safetensors import safe_open
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from regard.tasks.base.guards import CONFIG, WEIGHTS, FolderError, damaged, own_file, told
+from regard.tasks.base.guards import CONFIG, WEIGHTS, FolderError, damaged, folder_errors, own_file
 from regard.train.digests import KEY, TYPES, Slot, of_content, of_header
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -44,7 +44,7 @@ def weights_path(folder: Path) -> Path:
 def read_header(folder: Path) -> Header:
     """safetensors holds it against the size of the file; its digest is compared here."""
     path = weights_path(folder)
-    with told(path), safe_open(path, framework="pt") as file:
+    with folder_errors(path), safe_open(path, framework="pt") as file:
         names = cast(Iterator[str], file.keys())
         parts = {name: file.get_slice(name) for name in names}
         slots = {name: Slot(part.get_dtype(), tuple(part.get_shape())) for name, part in parts.items()}
@@ -58,7 +58,7 @@ def check_content(header: Header) -> None:
     """All the tensors, if they have a digest."""
     if not header.digests:
         return
-    with told(header.path), safe_open(header.path, framework="pt") as file:
+    with folder_errors(header.path), safe_open(header.path, framework="pt") as file:
         if header.digests[1] != of_content(header.slots, file.get_tensor):
             raise damaged(header.path)
 
@@ -104,7 +104,7 @@ def whole(model: nn.Module) -> dict[str, Tensor]:
 
 def sketched(folder: Path, build: Callable[[], Model]) -> Model:
     """A model without values, which takes no room whatever its shape."""
-    with told(folder / CONFIG), torch.device("meta"), _NoValues():
+    with folder_errors(folder / CONFIG), torch.device("meta"), _NoValues():
         return build()
 
 

@@ -23,7 +23,7 @@ from regard.config import to_dict
 from regard.data import Packed, pack_flat
 from regard.models.encoder import Encoder
 from regard.models.headed import Headed
-from regard.nn.memory import memory_told
+from regard.nn.memory import memory_errors
 from regard.tasks.base.describe import Described
 from regard.tasks.base.faster import Faster, Precision, check_precision, side_by_side
 from regard.tasks.base.predictor import Progress, evaluating, inference
@@ -196,15 +196,15 @@ class Reader:
         sharers = torch.get_num_threads() if self.device.type == "cpu" and not apart else 1
         left = list(range(len(pieces)))
 
-        def told(batch: ReadBatch) -> np.ndarray:
-            with memory_told():
+        def read(batch: ReadBatch) -> np.ndarray:
+            with memory_errors():
                 return work(batch)
 
         while left:
             try:
                 batches = self.batches([pieces[row] for row in left], budget, sharers)
-                done = ((batch, told(batch)) for batch in batches)
-                for batch, results in done if apart else side_by_side(batches, told, self.device):
+                done = ((batch, read(batch)) for batch in batches)
+                for batch, results in done if apart else side_by_side(batches, read, self.device):
                     lengths = batch.packed.layout.host_lengths
                     parts = np.split(results, np.cumsum(lengths)[:-1]) if rows == "tokens" else results
                     for place, part in zip(batch.pieces, parts, strict=True):

@@ -26,10 +26,10 @@ from regard.tasks.base.guards import (
     TOKENIZER,
     WEIGHTS,
     FolderError,
+    folder_errors,
     own_file,
     read_own_table,
     read_own_text,
-    told,
 )
 from regard.tasks.base.header import check_content, read_header
 from regard.text import Tokenizer
@@ -77,12 +77,12 @@ def accept(folder: Path | str) -> None:
     config = read_own_table(folder, CONFIG)
     if config.get("format") != FORMAT:
         raise FolderError(f"{folder / CONFIG}: format {config.get('format')!r} is not known, only {FORMAT}")
-    with told(folder / TOKENIZER):
+    with folder_errors(folder / TOKENIZER):
         Tokenizer.parse(read_own_text(folder, TOKENIZER), folder / TOKENIZER)
-    with told(folder / WEIGHTS):
+    with folder_errors(folder / WEIGHTS):
         if not read_header(folder).digests:
             write_weights(folder, load_file(folder / WEIGHTS))
-    with told(folder / CONFIG):
+    with folder_errors(folder / CONFIG):
         write_digested(folder, config)
 
 
@@ -101,7 +101,7 @@ def _ours(folder: Path) -> Path:
 def _verified(path: Path, check: Callable[[], bool]) -> Verified:
     """`check` says whether there was a digest."""
     try:
-        with told(path):
+        with folder_errors(path):
             return Verified(path, "whole" if check() else "readable")
     except FolderError as error:
         why = str(error).removeprefix(f"{path}: ").removeprefix("damaged: ")

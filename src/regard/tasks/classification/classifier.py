@@ -12,7 +12,7 @@ import numpy as np
 from regard.models.heads import ClassifyHead
 from regard.tasks.base.encoders import open_reader
 from regard.tasks.base.faster import Precision
-from regard.tasks.base.guards import CONFIG, told
+from regard.tasks.base.guards import CONFIG, folder_errors
 from regard.tasks.base.predictor import Progress
 from regard.tasks.base.reading import EncoderPredictor, Reader, TooLong
 from regard.tasks.classification.data import Problem
@@ -176,7 +176,7 @@ def open_classifier(
 ) -> Classifier:
     """What a training has made, or a folder of Hugging Face's."""
     checkpoint, reader = open_reader(folder, "classify", device=device, precision=precision)
-    with told(Path(folder) / CONFIG):
+    with folder_errors(Path(folder) / CONFIG):
         return Classifier(reader, checkpoint.labels, checkpoint.problem)
 
 

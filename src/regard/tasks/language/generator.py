@@ -20,10 +20,10 @@ import torch
 from regard.config import to_dict
 from regard.decode import DecodeConfig
 from regard.models.decoder import Decoder
-from regard.nn.memory import memory_told
+from regard.nn.memory import memory_errors
 from regard.tasks.base.describe import Described
 from regard.tasks.base.faster import Precision, check_precision, settle_precision
-from regard.tasks.base.guards import CONFIG, told
+from regard.tasks.base.guards import CONFIG, folder_errors
 from regard.tasks.base.predictor import Progress, evaluating
 from regard.tasks.language.continuation import Generated, GenerationWarning, Writer, spelled
 from regard.tasks.language.drafts import GenerateOptions, Prompt, Row, in_batches, take_steps, write
@@ -312,7 +312,7 @@ class Generator(Described):
     def _decode_within(self, batch: list[Prompt], options: GenerateOptions) -> list[list[Row]]:
         """All at once or, where the device's memory does not do, in halves."""
         try:
-            with memory_told():
+            with memory_errors():
                 return write(self.engine.stepper(), self.tokenizer, batch, options)
         except torch.OutOfMemoryError:
             if len(batch) == 1:
@@ -365,5 +365,5 @@ def open_generator(
     precision = settle_precision(precision, place)
     checkpoint = open_language(folder)
     model = built(checkpoint, folder).to(place).eval()
-    with told(Path(folder) / CONFIG):
+    with folder_errors(Path(folder) / CONFIG):
         return Generator(model, checkpoint.tokenizer, longest=checkpoint.longest, precision=precision)

@@ -20,7 +20,7 @@ from regard.tasks.base.folder import (
     write_config,
     write_weights,
 )
-from regard.tasks.base.guards import CONFIG, read_whole, told
+from regard.tasks.base.guards import CONFIG, folder_errors, read_whole
 from regard.tasks.base.header import unfilled
 from regard.tasks.language.recipe import LanguageRecipe
 
@@ -34,7 +34,7 @@ def open_language(folder: Path | str) -> DecoderCheckpoint:
     config = read_config(folder)
     if config.get("task") != "language":
         raise FolderError(f"{folder}: a model for the task {config.get('task')!r}, not a language model")
-    with told(folder / CONFIG):
+    with folder_errors(folder / CONFIG):
         shape, longest = read_shape(folder, config, DecoderConfig), read_whole(config, "longest")
     check_backed(folder, lambda: Decoder(shape))
     model = unfilled(lambda: Decoder(shape))

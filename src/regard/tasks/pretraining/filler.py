@@ -19,7 +19,7 @@ from regard.data import Packed
 from regard.models.heads import MaskedHead
 from regard.tasks.base.encoders import open_reader
 from regard.tasks.base.faster import Precision
-from regard.tasks.base.guards import CONFIG, told
+from regard.tasks.base.guards import CONFIG, folder_errors
 from regard.tasks.base.predictor import Progress
 from regard.tasks.base.reading import EncoderPredictor, Piece, Reader, ReadText
 from regard.tasks.pretraining.data import FOLLOWS
@@ -203,7 +203,7 @@ class _MaskedText:
 def open_filler(folder: Path | str, *, device: str = "auto", precision: Precision | None = None) -> Filler:
     """What a training has made, or a folder of Hugging Face's."""
     _, reader = open_reader(folder, "masked", device=device, precision=precision)
-    with told(Path(folder) / CONFIG):
+    with folder_errors(Path(folder) / CONFIG):
         return Filler(reader)
 
 

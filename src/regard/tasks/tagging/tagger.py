@@ -20,7 +20,7 @@ import numpy as np
 from regard.models.heads import TagHead
 from regard.tasks.base.encoders import open_reader
 from regard.tasks.base.faster import Precision
-from regard.tasks.base.guards import CONFIG, told
+from regard.tasks.base.guards import CONFIG, folder_errors
 from regard.tasks.base.predictor import Progress
 from regard.tasks.base.reading import EncoderPredictor, Piece, Reader, ReadingWarning, ReadText
 from regard.tasks.tagging.data import mark_spans
@@ -257,7 +257,7 @@ def open_tagger(folder: Path | str, *, device: str = "auto", precision: Precisio
     """What a training has made, or a folder of Hugging Face's."""
     checkpoint, reader = open_reader(folder, "tag", device=device, precision=precision)
     labels = () if checkpoint.problem == "number" else checkpoint.labels
-    with told(Path(folder) / CONFIG):
+    with folder_errors(Path(folder) / CONFIG):
         return Tagger(reader, labels, decode=checkpoint.decode)
 
 

@@ -22,7 +22,7 @@ from regard.decode.relay import relay
 from regard.decode.search import check, run
 from regard.decode.stepper import Request, Stepper
 from regard.models.seq2seq import Seq2Seq
-from regard.nn.memory import memory_told
+from regard.nn.memory import memory_errors
 from regard.nn.state import State
 from regard.tasks.base.faster import Faster, Precision, shared_out, side_by_side
 from regard.tasks.base.predictor import inference
@@ -147,7 +147,7 @@ class TorchEngine:
     def _decode_within(self, batch: list[Piece], options: Options) -> list[PieceResult]:
         """All at once or, where the device's memory does not do, in halves."""
         try:
-            with memory_told(), inference(self.device, self.precision):
+            with memory_errors(), inference(self.device, self.precision):
                 return self.decode(batch, options)
         except torch.OutOfMemoryError:
             if len(batch) == 1:

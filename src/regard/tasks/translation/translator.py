@@ -36,7 +36,7 @@ from regard.tasks.base.folder import (
     read_tokenizer,
     require_task,
 )
-from regard.tasks.base.guards import CONFIG, check_decoding, read_share, read_whole, read_words, told
+from regard.tasks.base.guards import CONFIG, check_decoding, folder_errors, read_share, read_whole, read_words
 from regard.tasks.base.header import unfilled
 from regard.tasks.base.predictor import Progress, evaluating, inference
 from regard.tasks.translation.alignment import Alignment, source_spans, word_alignment
@@ -428,7 +428,7 @@ def open_translator(
     require_task(folder, Translator.task)
     config, place = read_config(folder), find_device(device)
     precision = settle_precision(precision, place)
-    with told(folder / CONFIG):
+    with folder_errors(folder / CONFIG):
         shape = read_shape(folder, config, Seq2SeqConfig)
         decoding = from_dict(DecodeConfig, config["decode"], "decode")
         check_decoding(decoding)
@@ -443,5 +443,5 @@ def open_translator(
     vocabulary = min(shape.encoder.vocabulary, shape.decoder.vocabulary)
     model, tokenizer = model.to(place).eval(), read_tokenizer(folder, vocabulary)
     own: Any = {"longest": longest, "languages": languages, "several_sentences": several}
-    with told(folder / CONFIG):
+    with folder_errors(folder / CONFIG):
         return Translator(model, tokenizer, decoding=decoding, precision=precision, **own)
