@@ -13,7 +13,7 @@ from rich.console import Console
 
 from regard.config import ConfigError
 from regard.tasks.base.analysis import check_files, report
-from regard.tasks.base.evaluation import labelled_data, own_data, say_figures
+from regard.tasks.base.evaluation import as_column, labelled_data, own_data, say_figures
 from regard.tasks.base.faster import Precision
 from regard.tasks.base.formats import AS_NAMED, FileOptions, Format, ending, format_of
 from regard.tasks.base.outputs import Assignment, Inputs, assign, do_each
@@ -52,7 +52,12 @@ def tag(
     table keeps its rows, and gets columns."""
     given = assign(inputs, into, files, as_json=as_json, read=partial(_source, form=form, as_json=as_json))
     tagger = open_tagger(model, device=device, precision=precision)
-    columns: Any = {"word": word, "tag": _column(column), "comment": comment, "replace": replace}
+    columns: Any = {
+        "word": word,
+        "tag": None if column is None else as_column(column),
+        "comment": comment,
+        "replace": replace,
+    }
 
     def work(each: Assignment) -> None:
         with each.opened(out) as page, counting("sentences", beside=page) as advance:
@@ -108,11 +113,6 @@ def _values(found: TaggedWords, listed: bool, spans: bool) -> list[object]:
     """What a table gets; `listed`: words and tags as lists, not parted by spaces."""
     sides: list[object] = [[*own] if listed else " ".join(own) for own in (found.words, found.tags)]
     return [*sides, *([found.to_dict()["spans"]] if spans else [])]
-
-
-def _column(name: str | None) -> str | int | None:
-    """A name, or a number."""
-    return int(name) if name is not None and name.lstrip("-").isdigit() else name
 
 
 def evaluate(model: Path, options: EvaluateOptions, console: Console) -> dict[str, Any]:
