@@ -85,7 +85,7 @@ def test_an_unknown_column_suggests_the_nearest(write):
 
 def test_an_unknown_column_may_mean_another_separator_or_no_header(write):
     with pytest.raises(
-        DataError, match=r"parted by ',': try separator=';'; if there is no header, pass a pl"
+        DataError, match=r"parted by ',': pass separator=';'; if there is no header, pass a pl"
     ):
         cells_of(write("x.csv", "sentence;label\na;b\n"), "label")
     with pytest.raises(

@@ -135,6 +135,12 @@ def evaluate(
         str | None,
         typer.Option("--label-column", help="Of the label, or a tagger's tags; columns are as in training."),
     ] = None,
+    encoding: Annotated[
+        str | None, typer.Option("--encoding", help="Of the files; unless given, as in training, or UTF-8.")
+    ] = None,
+    separator: Annotated[
+        str | None, typer.Option("--separator", help="Between the cells of tables, likewise.")
+    ] = None,
     errors: Annotated[
         Path | None, typer.Option("--errors", help="Write every mistake, to .tsv, .csv or .jsonl.")
     ] = None,

@@ -91,17 +91,17 @@ def answer(
     answerer = open_answerer(model, device=device, precision=precision)
     if threshold is not None:
         answerer = answerer.with_threshold(threshold)
-    text = None if context is None else read_context(context)
+    text = None if context is None else read_context(context, files.encoding)
     with each.opened(out) as page:
         if tabular:
             answer_table(model, answerer, each, text, n_best=n_best, out=page)
             return
         if records:
-            answer_records(model, answerer, each.source.file, n_best=n_best, out=page)
+            answer_records(model, answerer, each.source, n_best=n_best, out=page)
             return
         asked = asked_questions(model, questions, each.source if file is not None else None)
         if corpus is not None and embedder is not None:
-            found = open_corpus(embedder, corpus, device=device)
+            found = open_corpus(embedder, corpus, device=device, encoding=files.encoding)
             _from_corpus(answerer, found, corpus, asked, top, n_best, each.format == "jsonl", page)
             return
         for one in answer_text(answerer, asked, str(text), n_best=n_best):

@@ -20,7 +20,7 @@ from regard.tasks.base.options import (
 )
 
 
-@command("regard.meaning.commands")
+@command("regard.meaning.commands", files=("encoding",))
 def search(
     model: Model,
     corpus: Annotated[Path, typer.Argument(help="A text a line.")],
@@ -41,7 +41,7 @@ def search(
     """Find the texts that mean what a query means; with --words, words: "the *bank* of the river"."""
 
 
-@command("regard.meaning.commands")
+@command("regard.meaning.commands", files=("encoding",))
 def cluster(
     model: Model,
     file: Lines,

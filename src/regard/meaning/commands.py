@@ -15,6 +15,7 @@ from regard.meaning.context import word_in_context
 from regard.meaning.corpus import open_corpus
 from regard.meaning.index import Wanted
 from regard.tasks.base.faster import Precision
+from regard.tasks.base.formats import AS_NAMED, FileOptions
 from regard.tasks.base.lines import incoming
 from regard.tasks.base.terminal import counting, say
 from regard.tasks.embedding.embedder import open_embedder
@@ -34,14 +35,18 @@ def search(
     layer: int = -1,
     as_json: bool,
     console: Console,
+    files: FileOptions = AS_NAMED,
 ) -> None:
     """The lines of a corpus that mean what a query means; with `words`, its words."""
     if words:
         word_level.search_words(
-            model, corpus, queries, top=top, layer=layer, device=device, as_json=as_json, console=console
-        )
+            model, corpus, queries, top=top, layer=layer, device=device, as_json=as_json, console=console,
+            encoding=files.encoding,
+        )  # fmt: skip
         return
-    found = open_corpus(model, corpus, kind=kind, index=index, device=device, precision=precision)
+    found = open_corpus(
+        model, corpus, kind=kind, index=index, device=device, precision=precision, encoding=files.encoding
+    )
     for query, hits in zip(queries, found.search(queries, top), strict=True):
         if as_json:
             plain = [{**hit._asdict(), "line": found.lines[hit.row]} for hit in hits]
@@ -69,6 +74,7 @@ def cluster(
     device: str,
     as_json: bool,
     console: Console,
+    files: FileOptions = AS_NAMED,
 ) -> None:
     """Texts that mean alike: so many groups (k-means), or all that are nearer than a threshold; with `words`,
     its words."""
@@ -78,9 +84,10 @@ def cluster(
         word_level.cluster_words(
             model, file, word=word, clusters=clusters, threshold=threshold, smallest=smallest,
             examples=examples, seed=seed, layer=layer, device=device, as_json=as_json, console=console,
+            encoding=files.encoding,
         )  # fmt: skip
         return
-    texts = [text for text in incoming(file) if text.strip()]
+    texts = [text for text in incoming(file, files.encoding) if text.strip()]
     embedder = open_embedder(model, device=device)
     with counting("lines", total=len(texts)) as advance:
         vectors = embedder.embed(texts, progress=advance)

@@ -14,6 +14,7 @@ from regard.tasks.base.lines import incoming
 from regard.tasks.base.terminal import counting
 from regard.tasks.embedding.embedder import Embedder, open_embedder
 from regard.text import DataError, Origin
+from regard.text.charsets import is_utf8
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +37,12 @@ def open_corpus(
     index: Path | None = None,
     device: str = "auto",
     precision: Precision | None = None,
+    encoding: str = "utf-8",
 ) -> Corpus:
     """`model` is an embedder's folder, `index` where the index is kept."""
     embedder = open_embedder(model, device=device, precision=precision)
-    numbered = [(line, text) for line, text in enumerate(incoming(str(corpus)), 1) if text.strip()]
+    lines = enumerate(incoming(str(corpus), encoding), 1)
+    numbered = [(line, text) for line, text in lines if text.strip()]
     if not numbered:
         raise DataError(Origin(str(corpus)), "no text to search", remedy="give a file with a text a line")
 
@@ -49,6 +52,7 @@ def open_corpus(
             return Index.build(texts, embedder.embed(texts, progress=advance), kind=kind)
 
     made = f"{kind} int8" if precision == "int8" else kind
+    made += "" if is_utf8(encoding) else f" {encoding}"
     files = [path for name in ("config.json", "model.safetensors") if (path := model / name).exists()]
     folder = index or corpus.with_name(f"{corpus.name}.index")
     found = Index.open_or_build(folder, fingerprint([corpus, *files], made), build)

@@ -102,8 +102,8 @@ def _inside(spans: Sequence[tuple[int, int]], begin: int, end: int) -> list[int]
     return [place for place, (start, stop) in enumerate(spans) if start < end and stop > begin]
 
 
-def _lines(file: str) -> list[tuple[int, str]]:
-    lines = [(number, text) for number, text in enumerate(incoming(file), 1) if text.strip()]
+def _lines(file: str, encoding: str) -> list[tuple[int, str]]:
+    lines = [(number, text) for number, text in enumerate(incoming(file, encoding), 1) if text.strip()]
     if not lines:
         raise DataError(Origin(file), "no text", remedy="give a file with a text a line")
     return lines
@@ -111,14 +111,14 @@ def _lines(file: str) -> list[tuple[int, str]]:
 
 def search_words(
     model: Path, corpus: Path, queries: Sequence[str], *, top: int, layer: int, device: str, as_json: bool,
-    console: Console,
+    console: Console, encoding: str = "utf-8",
 ) -> None:  # fmt: skip
     if top < 1:
         raise ConfigError(f"--top {top}: ask for 1 or more")
     embedder = open_embedder(model, device=device)
     asked = [marked_word(query) for query in queries]
     wanted = np.stack([word_vector(embedder, text, span, layer) for text, span in asked])
-    places, vectors = read_words(embedder, _lines(str(corpus)), layer)
+    places, vectors = read_words(embedder, _lines(str(corpus), encoding), layer)
     if not places:
         raise ConfigError(f"{corpus}: no words in it")
     rows, scores = nearest(normalised(wanted), normalised(vectors), min(top, len(places)))
@@ -147,8 +147,10 @@ def search_words(
 def cluster_words(
     model: Path, file: str, *, word: str, clusters: int | None, threshold: float | None, smallest: int,
     examples: int, seed: int, layer: int, device: str, as_json: bool, console: Console,
+    encoding: str = "utf-8",
 ) -> None:  # fmt: skip
-    places, vectors = read_words(open_embedder(model, device=device), _lines(file), layer, only=word)
+    lines = _lines(file, encoding)
+    places, vectors = read_words(open_embedder(model, device=device), lines, layer, only=word)
     if not places:
         raise ConfigError(
             f"{file}: the word {word!r} is nowhere in it" if word else f"{file}: no words in it"
@@ -168,16 +170,17 @@ def cluster_words(
 
 
 def classify_words(
-    model: Path, file: str, *, labelled: Path, layer: int, device: str, as_json: bool, out: TextIO
-) -> None:
+    model: Path, file: str, *, labelled: Path, layer: int, device: str, as_json: bool, out: TextIO,
+    encoding: str = "utf-8",
+) -> None:  # fmt: skip
     """Every word of a file with its label and how sure it is; an empty line between texts that have words."""
     embedder = open_embedder(model, device=device)
-    names, vectors = _labelled(embedder, labelled, layer)
+    names, vectors = _labelled(embedder, labelled, layer, encoding)
     if len({*names}) < 2:
         raise DataError(Origin(str(labelled)), "one label for all words", remedy="give words of several")
     size = float(np.linalg.norm(vectors, axis=1).mean())  # strengths are meant for vectors of length 1
     found = FrozenClassifier.fit(vectors / size, names)
-    places, rows = read_words(embedder, _lines(file), layer)
+    places, rows = read_words(embedder, _lines(file, encoding), layer)
     chances = found.predict_proba(rows / size)
     line = places[0].line if places else 0
     for at, own in zip(places, chances, strict=True):
@@ -193,11 +196,13 @@ def classify_words(
             out.write(f"{at.word}\t{label}\t{chance:.4f}\n")
 
 
-def _labelled(embedder: Embedder, path: Path, layer: int) -> tuple[list[str], npt.NDArray[np.float32]]:
+def _labelled(
+    embedder: Embedder, path: Path, layer: int, encoding: str
+) -> tuple[list[str], npt.NDArray[np.float32]]:
     """The labels of the words of a CoNLL file, and their vectors; of words that left a token."""
     names: list[str] = []
     vectors: list[npt.NDArray[np.float32]] = []
-    for sentences in _parts(path):
+    for sentences in _parts(path, encoding):
         texts = [" ".join(words) for words, _ in sentences]
         read = embedder.words(texts, layers=[layer], too_long="cut")
         for (words, tags), own in zip(sentences, read, strict=True):
@@ -216,9 +221,9 @@ def _labelled(embedder: Embedder, path: Path, layer: int) -> tuple[list[str], np
     return names, np.stack(vectors)
 
 
-def _parts(path: Path) -> Iterator[list[tuple[tuple[str, ...], tuple[str, ...]]]]:
+def _parts(path: Path, encoding: str) -> Iterator[list[tuple[tuple[str, ...], tuple[str, ...]]]]:
     part: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
-    for record in read_conll(path, scheme=None):
+    for record in read_conll(path, scheme=None, encoding=encoding):
         part.append((record.words, record.tags))
         if len(part) == AT_ONCE:
             yield part

@@ -8,8 +8,10 @@ from typing import Any, TextIO
 from rich.console import Console
 
 from regard.config import ConfigError
+from regard.tasks.base.files import told
 from regard.tasks.base.task import EvaluateOptions
 from regard.tasks.registry import get_task, task_of
+from regard.text import DataError
 
 
 def evaluate(model: Path, *, out: TextIO, as_json: bool = False, **options: Any) -> None:
@@ -28,4 +30,7 @@ def evaluate_model(model: Path, options: EvaluateOptions, console: Console) -> d
         raise ConfigError(
             f"{model}: {task.noun}s are not measured by regard evaluate; metrics.json says how good it is"
         )
-    return task.evaluate(model, options, console)
+    try:
+        return task.evaluate(model, options, console)
+    except DataError as error:
+        raise told(error, "prompt") from error

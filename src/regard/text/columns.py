@@ -6,6 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal, get_args
 
+from regard.text.charsets import check_encoding, check_separator
 from regard.text.files import LONGEST, scan
 from regard.text.records import DataError, OnError, Origin, Skipped, Tagged, sift
 from regard.text.tags import Scheme, TagError, detect_scheme, to_iob2
@@ -24,26 +25,30 @@ def read_conll(
     scheme: Scheme | Literal["detect"] | None = "detect",
     comment: str | None = None,
     longest: int = LONGEST,
+    encoding: str = "utf-8",
+    separator: str | None = None,
     on_error: OnError = "raise",
     skipped: Skipped | None = None,
 ) -> Iterator[Tagged]:
     """Sentences of words with their tags, in IOB2 whatever scheme the file is in.
 
-    Columns stand apart by tabs if the line of the first word has one, else by spaces. "detect" reads the file
+    Columns stand apart by the `separator`, several spaces counting as one; unless it is given, by tabs if the
+    line of the first word has one, else by spaces. "detect" reads the file
     twice and takes the scheme that fits most sentences; None leaves tags as they are. Lines that begin with
     `comment` and -DOCSTART- lines are passed over. A broken line costs its sentence, which counts once.
     """
     if scheme not in (*get_args(Scheme), "detect", None):
         choices = ", ".join(get_args(Scheme))
         raise ValueError(f"scheme={scheme!r} is unknown: choose from {choices}, detect and None")
-    note = ""
+    check_encoding(encoding)
+    separator, note = check_separator(separator) or "", ""
     if scheme == "detect":
-        blocks = _scan_blocks(path, comment, longest)
-        unread = sift(_read_conll(str(path), blocks, word, tag, None, ""), "skip", Skipped())
+        blocks = _scan_blocks(path, comment, longest, encoding)
+        unread = sift(_read_conll(str(path), blocks, word, tag, None, "", separator), "skip", Skipped())
         scheme = detect_scheme(sentence.tags for sentence in unread)
         note = f", read as {scheme} (detected)"
-    blocks = _scan_blocks(path, comment, longest)
-    return sift(_read_conll(str(path), blocks, word, tag, scheme, note), on_error, skipped)
+    blocks = _scan_blocks(path, comment, longest, encoding)
+    return sift(_read_conll(str(path), blocks, word, tag, scheme, note, separator), on_error, skipped)
 
 
 def read_conllu(
@@ -51,6 +56,7 @@ def read_conllu(
     *,
     tag: ConlluColumn = "UPOS",
     longest: int = LONGEST,
+    encoding: str = "utf-8",
     on_error: OnError = "raise",
     skipped: Skipped | None = None,
 ) -> Iterator[Tagged]:
@@ -62,7 +68,8 @@ def read_conllu(
         choices = ", ".join(get_args(ConlluColumn))
         raise ValueError(f"tag={tag!r} is no column of CoNLL-U: choose from {choices}")
     place = 1 + get_args(ConlluColumn).index(tag)  # the ID comes before
-    blocks = _scan_blocks(path, "#", longest)
+    check_encoding(encoding)
+    blocks = _scan_blocks(path, "#", longest, encoding)
     return sift(_read_conllu(str(path), blocks, place), on_error, skipped)
 
 
@@ -70,7 +77,9 @@ _Block = list[tuple[int, str]]
 """The numbered lines of one sentence."""
 
 
-def _scan_blocks(path: str | Path, comment: str | None, longest: int) -> Iterator[_Block | DataError]:
+def _scan_blocks(
+    path: str | Path, comment: str | None, longest: int, encoding: str
+) -> Iterator[_Block | DataError]:
     """Sentences as their lines; for one with a broken line, its first error.
 
     A sentence is held to the limit of a line, or a file without blank lines would be read into memory whole.
@@ -79,7 +88,7 @@ def _scan_blocks(path: str | Path, comment: str | None, longest: int) -> Iterato
     block: _Block = []
     size = 0
     error: DataError | None = None
-    lines = chain(scan(path, longest), [""])  # the last sentence ends with the file
+    lines = chain(scan(path, longest, encoding=encoding), [""])  # the last sentence ends with the file
     for number, line in enumerate(lines, 1):
         if isinstance(line, DataError):
             error = error or line
@@ -96,19 +105,28 @@ def _scan_blocks(path: str | Path, comment: str | None, longest: int) -> Iterato
 
 
 def _read_conll(
-    file: str, blocks: Iterable[_Block | DataError], word: int, tag: int, scheme: Scheme | None, note: str
+    file: str,
+    blocks: Iterable[_Block | DataError],
+    word: int,
+    tag: int,
+    scheme: Scheme | None,
+    note: str,
+    separator: str,
 ) -> Iterator[Tagged | DataError]:
-    separator, width = "", 0
+    width = 0
     for block in blocks:
         if isinstance(block, DataError):
             yield block
             continue
-        if not separator:
+        if not width:
             number, line = block[0]
-            separator = "\t" if "\t" in line else " "
+            separator = separator or ("\t" if "\t" in line else " ")
             width = len(_split(line, separator))
             if not all(-width <= column < width for column in (word, tag)):
                 remedy = f"there are {width} columns, counted from 0: check word={word} and tag={tag}"
+                other = next((mark for mark in ";,|" if width == 1 and mark in line), None)
+                if other is not None:
+                    remedy += f"; the columns are parted by {separator!r}: pass separator={other!r}"
                 raise DataError(Origin(file, number), "no such column", remedy=remedy)
         try:
             rows = [_split_row(file, number, line, separator, width) for number, line in block]
@@ -160,4 +178,4 @@ def _split_row(file: str, number: int, line: str, separator: str, width: int) ->
 def _split(line: str, separator: str) -> list[str]:
     # Not str.split(): it would also split a word at a no-break space.
     cells = line.split(separator)
-    return cells if separator == "\t" else [cell for cell in cells if cell]
+    return [cell for cell in cells if cell] if separator == " " else cells

@@ -19,6 +19,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
+from regard.text import charsets
 from regard.text.records import DataError, Origin
 
 LONGEST = 1_000_000
@@ -40,14 +41,10 @@ INVALID = "invalid UTF-8"
 """The reason of a `LineError` whose bytes are of another encoding."""
 
 _BROKEN_STREAM = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
-_WINDOWS = " (if it is Windows' or Latin-1: iconv -f CP1252 -t UTF-8)"  # which has all of Latin-1, and more
 _BOM = b"\xef\xbb\xbf"
 _STARTS = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ\x00", ".bz2": b"BZh"}
 _FOREIGN_STARTS = {  # longer marks first: that of UTF-32 begins like that of UTF-16
-    b"\xff\xfe\x00\x00": "UTF-32",
-    b"\x00\x00\xfe\xff": "UTF-32",
-    b"\xff\xfe": "UTF-16",
-    b"\xfe\xff": "UTF-16",
+    **charsets.MARKS,
     _STARTS[".gz"]: ".gz",
     _STARTS[".xz"]: ".xz",
     **{b"BZh%d1AY&SY" % level: ".bz2" for level in range(1, 10)},  # BZh alone may be text
@@ -73,8 +70,7 @@ def scan(path: str | Path, longest: int = LONGEST, *, encoding: str = "utf-8") -
     """The lines of a file without their ends (LF or CR LF); for one that is broken, its error as a value.
 
     `path` may end in .gz, .xz, .bz2 or .zip, or name a file in an archive: "archive.zip/member". A byte order
-    mark at the start is dropped. What makes the whole file unreadable is raised, and so are bytes that are
-    not of an `encoding` other than UTF-8.
+    mark at the start is dropped. What makes the whole file unreadable is raised.
     """
     with open_bytes(path) as stream:
         yield from scan_stream(stream, str(path), longest, encoding=encoding)
@@ -84,9 +80,11 @@ def scan_stream(
     stream: io.BufferedReader, file: str, longest: int = LONGEST, *, encoding: str = "utf-8"
 ) -> Iterator[str | LineError]:
     """The same of what is open already; `file` is what errors call it."""
-    if codecs.lookup(encoding).name != "utf-8":
-        stream = io.BufferedReader(_Recoded(stream, file, encoding))
-    number = 0
+    recoded = None
+    if not charsets.is_utf8(encoding):
+        recoded = _Recoded(stream, file, encoding)
+        stream = io.BufferedReader(recoded)
+    number, others, advice = 0, False, ""
     # Two bytes more than a line may have: room for its end.
     while raw := stream.readline(longest + 2):
         number += 1
@@ -106,19 +104,29 @@ def scan_stream(
             try:
                 text = line.decode()
             except UnicodeDecodeError as error:
-                yield _bad_line(line, INVALID, error.start, Origin(file, number), _WINDOWS)
+                origin = Origin(file, number)
+                if recoded is not None:
+                    yield recoded.bad_line(line, error.start, origin)
+                    continue
+                # What comes next tells more; but who types must not be waited for.
+                ahead = stream.peek()[: charsets.SAMPLE] if not advice and stream.seekable() else b""
+                advice = advice or charsets.remedy(raw + ahead, others=others)
+                yield _bad_line(line, INVALID, error.start, origin, advice)
             else:
+                others = others or not text.isascii()
                 yield text
 
 
 class _Recoded(io.RawIOBase):
-    """Bytes of another encoding, as UTF-8: then a newline byte ends a line there too."""
+    """Bytes of another encoding, as UTF-8: then a newline byte ends a line there too. What is not of that
+    encoding becomes what is no UTF-8 either, so that it costs its line and no more."""
 
     def __init__(self, stream: io.BufferedReader, file: str, encoding: str) -> None:
         self._stream, self._file, self._encoding = stream, file, encoding
-        self._decoder = codecs.getincrementaldecoder(encoding)()
+        self._decoder = codecs.getincrementaldecoder(encoding)("surrogateescape")
         self._left = b""
         self._lines = 0
+        self._sample = b""
 
     def readable(self) -> bool:
         return True
@@ -126,7 +134,8 @@ class _Recoded(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         while not self._left:
             raw = self._stream.read1(1 << 16)
-            self._left = self._decoded(raw).encode()
+            self._sample = self._sample or raw
+            self._left = self._decoded(raw).encode("utf-8", "surrogatepass")
             if not raw:
                 break
         part = self._left[: len(buffer)]
@@ -134,14 +143,23 @@ class _Recoded(io.RawIOBase):
         self._left = self._left[len(part) :]
         return len(part)
 
+    def bad_line(self, line: bytes, start: int, origin: Origin) -> LineError:
+        """For a line of what was read here, whose first broken byte stands at `start`."""
+        byte = ord(line[start : start + 3].decode("utf-8", "surrogatepass")) & 0xFF
+        before = len(line[:start].decode().encode(self._encoding))
+        remedy = charsets.remedy(self._sample, tried=self._encoding)
+        error = LineError(origin, f"not {self._encoding}", f"at byte {before + 1} (0x{byte:02x})", remedy)
+        error.quotes = line.count(b'"')
+        return error
+
     def _decoded(self, raw: bytes) -> str:
         try:
             text = self._decoder.decode(raw, final=not raw)
-        except UnicodeDecodeError as error:
+        except UnicodeDecodeError as error:  # nobody knows where the next character begins
             read = error.object[: error.start].decode(self._encoding, errors="replace")
             origin = Origin(self._file, self._lines + read.count("\n") + 1)
-            byte = f"({error.object[error.start : error.start + 1].hex(' ')} in hexadecimal)"
-            remedy = "pass encoding=, utf-8 or cp1252 perhaps"
+            byte = f"(0x{error.object[error.start : error.start + 1].hex()})"
+            remedy = charsets.remedy(self._sample, tried=self._encoding)
             raise DataError(origin, f"not {self._encoding}", byte, remedy) from error
         self._lines += text.count("\n")
         return text
@@ -284,10 +302,7 @@ def _refuse_foreign(file: str, first: bytes) -> None:
     what = "tar" if first[257:262] == b"ustar" else None
     what = what or next((what for start, what in _FOREIGN_STARTS.items() if first.startswith(start)), None)
     if what is None and b"\0" in first:
-        # Without a mark, UTF-16 shows itself by the empty half of its every Western letter.
-        none, many = sorted((first[0:1000:2].count(0), first[1:1000:2].count(0)))
-        if none == 0 and many > max(1, len(first[:1000]) // 4):
-            what = "UTF-16"
+        what = charsets.wide(first)
     if what is None and b"\n" not in first and b"\r" in first[:-1]:
         remedy = "give it newlines: tr '\\r' '\\n'"
         raise DataError(Origin(file), "ends its lines as old Macs did", "(with carriage returns)", remedy)
@@ -297,7 +312,7 @@ def _refuse_foreign(file: str, first: bytes) -> None:
         raise DataError(Origin(file), f"holds {what} data", remedy=f"end its name in {what}")
     if what in _REMEDIES:
         raise DataError(Origin(file), f"holds {what} data", remedy=_REMEDIES[what])
-    remedy = f"convert it: iconv -f {what} -t UTF-8"
+    remedy = f"pass encoding='{what}', or convert it to UTF-8"
     raise DataError(Origin(file, 1), "not UTF-8 text", f"but probably {what}", remedy)
 
 
@@ -305,8 +320,9 @@ def _without_end(line: bytes) -> bytes:
     return line[:-2] if line[-2:] == b"\r\n" else line[:-1] if line[-1:] == b"\n" else line
 
 
-def _bad_line(line: bytes, reason: str, place: int, origin: Origin, hint: str = "") -> LineError:
-    remedy = f'fix the file{hint} or pass on_error="skip"'
+def _bad_line(
+    line: bytes, reason: str, place: int, origin: Origin, remedy: str = 'fix the file or pass on_error="skip"'
+) -> LineError:
     error = LineError(origin, reason, f"at byte {place + 1} (0x{line[place]:02x})", remedy)
     error.quotes = line.count(b'"')
     return error

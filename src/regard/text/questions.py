@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.text.files import open_bytes
+from regard.text import charsets
+from regard.text.files import INVALID, open_bytes
 from regard.text.readers import Rows, check_text, read_rows, text_of
 from regard.text.records import DataError, Gold, OnError, Origin, Question, Skipped, sift
 from regard.text.tables import Column, Row
@@ -21,10 +22,16 @@ MOST = 2**30
 
 
 def read_squad(
-    path: str | Path, *, answered: bool = True, on_error: OnError = "raise", skipped: Skipped | None = None
+    path: str | Path,
+    *,
+    answered: bool = True,
+    encoding: str = "utf-8",
+    on_error: OnError = "raise",
+    skipped: Skipped | None = None,
 ) -> Iterator[Question]:
     """`answered`: a question must have an answer, or say "is_impossible"."""
-    return sift(_scan_squad(path, answered), on_error, skipped)
+    charsets.check_encoding(encoding)
+    return sift(_scan_squad(path, answered, encoding), on_error, skipped)
 
 
 def read_questions(
@@ -128,9 +135,9 @@ def _whole(value: Any, where: _Place) -> int:
         ) from None
 
 
-def _scan_squad(path: str | Path, answered: bool) -> Iterator[Question | DataError]:
+def _scan_squad(path: str | Path, answered: bool, encoding: str) -> Iterator[Question | DataError]:
     file = str(path)
-    for title, paragraph in _paragraphs(_load(path), file):
+    for title, paragraph in _paragraphs(_load(path, encoding), file):
         context = paragraph.get("context")
         for asked in _list(paragraph, "qas", file):
             try:
@@ -139,14 +146,21 @@ def _scan_squad(path: str | Path, answered: bool) -> Iterator[Question | DataErr
                 yield error
 
 
-def _load(path: str | Path) -> Any:
+def _load(path: str | Path, encoding: str) -> Any:
     file = str(path)
     with open_bytes(path) as stream:
         content = stream.read(MOST + 1)
     if len(content) > MOST:
         raise DataError(Origin(file), f"more than {MOST:,} bytes of JSON", remedy="cut it in several files")
     try:
-        return json.loads(content.decode("utf-8-sig"))
+        return json.loads(content.decode(encoding).removeprefix("\ufeff"))
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        byte = error.start - content.rfind(b"\n", 0, error.start)
+        remedy = charsets.remedy(content[error.start :][: charsets.SAMPLE], tried=encoding)
+        reason = INVALID if charsets.is_utf8(encoding) else f"not {encoding}"
+        where = f"at byte {byte} (0x{content[error.start]:02x})"
+        raise DataError(Origin(file, line), reason, where, remedy.rpartition(" or pass")[0]) from error
     except json.JSONDecodeError as error:
         reason, where = "invalid JSON", f"({error.msg}, column {error.colno})"
         raise DataError(Origin(file, error.lineno), reason, where, remedy="get the file again") from error

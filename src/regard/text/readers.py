@@ -14,6 +14,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from regard.text.charsets import check_encoding
 from regard.text.columnar import scan_arrow, scan_mappings, scan_parquet
 from regard.text.files import LONGEST, scan
 from regard.text.records import (
@@ -36,10 +37,16 @@ Rows = str | Path | Table | Iterable[Mapping[str, object]]
 
 
 def read_lines(
-    path: str | Path, *, longest: int = LONGEST, on_error: OnError = "raise", skipped: Skipped | None = None
+    path: str | Path,
+    *,
+    longest: int = LONGEST,
+    encoding: str = "utf-8",
+    on_error: OnError = "raise",
+    skipped: Skipped | None = None,
 ) -> Iterator[Line]:
     """Every line, the empty ones too."""
-    return sift(_scan_lines(path, longest), on_error, skipped)
+    check_encoding(encoding)
+    return sift(_scan_lines(path, longest, encoding), on_error, skipped)
 
 
 def read_pairs(
@@ -47,6 +54,7 @@ def read_pairs(
     target: str | Path,
     *,
     longest: int = LONGEST,
+    encoding: str = "utf-8",
     on_error: OnError = "raise",
     skipped: Skipped | None = None,
 ) -> Iterator[Pair]:
@@ -54,7 +62,8 @@ def read_pairs(
 
     A line that is broken costs the pair. Lines beyond the end of the other file are broken records too.
     """
-    return sift(_scan_pairs(source, target, longest), on_error, skipped)
+    check_encoding(encoding)
+    return sift(_scan_pairs(source, target, longest, encoding), on_error, skipped)
 
 
 def read_table_lines(
@@ -153,15 +162,18 @@ def read_tagged(
     return read_rows(table, [words, tags], build, on_error, skipped)
 
 
-def _scan_lines(path: str | Path, longest: int) -> Iterator[Line | DataError]:
+def _scan_lines(path: str | Path, longest: int, encoding: str) -> Iterator[Line | DataError]:
     file = str(path)
-    for number, line in enumerate(scan(path, longest), 1):
+    for number, line in enumerate(scan(path, longest, encoding=encoding), 1):
         yield Line(line, Origin(file, number)) if isinstance(line, str) else line
 
 
-def _scan_pairs(source: str | Path, target: str | Path, longest: int) -> Iterator[Pair | DataError]:
+def _scan_pairs(
+    source: str | Path, target: str | Path, longest: int, encoding: str
+) -> Iterator[Pair | DataError]:
     source_file, target_file = str(source), str(target)
-    both = enumerate(zip_longest(scan(source, longest), scan(target, longest)), 1)
+    sides = (scan(path, longest, encoding=encoding) for path in (source, target))
+    both = enumerate(zip_longest(*sides), 1)
     for number, (left, right) in both:
         if left is None or right is None:
             last = number + sum(1 for _ in both)

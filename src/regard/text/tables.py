@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
+from regard.text.charsets import check_encoding, check_separator
 from regard.text.files import COMPRESSED, LONGEST, LineError, did_you_mean, scan
 from regard.text.records import DataError, Origin
 
@@ -27,6 +28,8 @@ class Table:
     """None: known by the suffix, under that of the compression. A folder is a saved Hugging Face data set."""
     separator: str | None = None
     """Between the cells of TSV (where it is a tab) and CSV (a comma)."""
+    encoding: str = "utf-8"
+    """Of TSV, CSV and JSON lines, as Python calls it."""
     quoted: bool | None = None
     """Whether quotation marks enclose cells, which may then hold separators and newlines. None: in CSV they
     do, in TSV they are text like any other."""
@@ -41,8 +44,8 @@ class Table:
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in get_args(Format):
             raise ValueError(f"format={self.format!r} is unknown: choose from {', '.join(get_args(Format))}")
-        if self.separator is not None and (len(self.separator) != 1 or self.separator in '"\r\n'):
-            raise ValueError(f"separator={self.separator!r} cannot part cells: choose one character")
+        object.__setattr__(self, "separator", check_separator(self.separator))
+        check_encoding(self.encoding)
         if self.cells is not None and (self.cells < 1 or self.quoted):
             raise ValueError(f"cells={self.cells} must be at least 1, in a table with quoted=False")
 
@@ -72,7 +75,7 @@ def scan_delimited(table: Table, columns: Sequence[Column]) -> Iterator[Row | Da
     csv = table.resolve_format() == "csv"
     separator = table.separator or ("," if csv else "\t")
     quoted = csv and table.cells is None if table.quoted is None else table.quoted
-    lines = scan(table.path, table.longest)
+    lines = scan(table.path, table.longest, encoding=table.encoding)
     if quoted:
         split_rows = split_quoted(lines, str(table.path), separator, longest=table.longest)
     else:
@@ -106,7 +109,8 @@ def scan_delimited(table: Table, columns: Sequence[Column]) -> Iterator[Row | Da
 
 def scan_json_lines(table: Table, columns: Sequence[Column]) -> Iterator[Row | DataError]:
     """Rows of JSON, one object a line."""
-    for found in json_objects(scan(table.path, table.longest), str(table.path)):
+    lines = scan(table.path, table.longest, encoding=table.encoding)
+    for found in json_objects(lines, str(table.path)):
         yield found if isinstance(found, DataError) else pick(found[0], columns, found[1])
 
 
@@ -157,7 +161,7 @@ def _place(column: Column, names: list[str], origin: Origin, header: bool, separ
         )
     if column not in names:
         other = next((mark for mark in "\t;,|" if len(names) == 1 and mark in names[0]), None)
-        hint = "" if other is None else f"; the cells are parted by {separator!r}: try separator={other!r}"
+        hint = "" if other is None else f"; the cells are parted by {separator!r}: pass separator={other!r}"
         remedy = did_you_mean(column, names) + hint + "; if there is no header, pass a place: 0 is the first"
         raise DataError(origin, f"no column {column!r}", remedy=remedy)
     if names.count(column) > 1:

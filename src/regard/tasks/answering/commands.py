@@ -53,10 +53,10 @@ def asked_questions(model: Path, questions: Sequence[str], source: Source | None
     return found
 
 
-def read_context(file: str) -> str:
+def read_context(file: str, encoding: str = "utf-8") -> str:
     """A file, or standard input for "-", to its end."""
     refuse(file, "")
-    text = "\n".join(incoming(file))
+    text = "\n".join(incoming(file, encoding))
     if not text.strip():
         where = "standard input" if file == "-" else file
         raise DataError(Origin(where), "no text to answer from", remedy="give a file that has some")
@@ -124,10 +124,11 @@ def _own_data(model: Path, file: str) -> QuestionsConfig:
     return own_data(model, RECIPE) if (model / "recipe.toml").exists() else QuestionsConfig(train=(file,))
 
 
-def answer_records(model: Path, answerer: Answerer, file: str, *, n_best: int, out: TextIO) -> None:
+def answer_records(model: Path, answerer: Answerer, source: Source, *, n_best: int, out: TextIO) -> None:
     """Questions of SQuAD's JSON, Parquet or Arrow with a context each; a JSON object a line."""
+    file, encoding = source.file, source.options.encoding
     own = _own_data(model, file)
-    own = replace(own, format=own.format if own.format != "squad" else None)
+    own = replace(own, format=own.format if own.format != "squad" else None, encoding=encoding)
     with counting("questions", beside=out) as advance:
         for records in _parts(reader(own, Path(file), answered=False)()):
             found = answerer.answer(

@@ -20,6 +20,7 @@ from regard.config import check_choices
 from regard.data import Column, Packed, Plan, Shape, pack_flat, ragged, spread
 from regard.tasks.answering.windows import Laid
 from regard.tasks.base.feed import Batch, PlannedFeed, Sharing
+from regard.tasks.base.files import TextFilesConfig
 from regard.tasks.base.splits import Split, Splits, check_hold_out
 from regard.text import DataError, OnError, Question, Skipped, Table, read_questions, read_squad
 from regard.text.files import COMPRESSED
@@ -30,7 +31,7 @@ CANNOT = -1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class QuestionsConfig:
+class QuestionsConfig(TextFilesConfig):
     train: tuple[str, ...]
     """What is learned from: a file, or a list of files."""
     valid: tuple[str, ...] = ()
@@ -66,6 +67,7 @@ class QuestionsConfig:
 
     def __post_init__(self) -> None:
         check_choices(self)
+        TextFilesConfig.__post_init__(self)
         if not self.train:
             raise ValueError('train is empty: name a file, train = "train.json"')
         if self.longest and self.longest < 16:
@@ -110,10 +112,10 @@ def reader(
     """`answered`: with their answers."""
     form = config.format_of(path)
     if form == "squad":
-        return partial(read_squad, path, answered=answered)
+        return partial(read_squad, path, answered=answered, encoding=config.encoding)
     return partial(
         read_questions,
-        Table(path=path, format=form),
+        Table(path=path, format=form, encoding=config.encoding, separator=config.separator),
         question=config.question,
         context=config.context,
         answer=config.answer if answered else None,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from regard.config import check_choices
+from regard.tasks.base.files import TextFilesConfig
 from regard.tasks.base.splits import Reader, Split, Splits, check_hold_out
 from regard.text import DataError, OnError, Origin, Skipped, Table, read_lines, read_table_lines
 from regard.text.tables import Format
@@ -29,12 +30,15 @@ END = 0.05
 LONG = 10_000
 """Characters; only a longer line is cut inside."""
 
+TABLE = ("format", "separator", "encoding", "quoted", "header")
+"""Settings of a table."""
+
 NEAR = 100
 """Characters from where a long line should be cut: a space no farther away is taken instead."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DocumentsConfig:
+class DocumentsConfig(TextFilesConfig):
     train: tuple[str, ...]
     """What is learned from: a file, a folder of files, or a list of them; plain text, or tables in which a
     row is a document."""
@@ -53,8 +57,6 @@ class DocumentsConfig:
     """The column of the text in a table: its name, or its number from 0."""
     format: Format | None = None
     """Of tables, where their names do not tell."""
-    separator: str | None = None
-    """Between the cells of a row, where it is no tab (TSV) or comma (CSV)."""
     quoted: bool | None = None
     """Whether quotation marks enclose cells; unless given, in CSV they do, in TSV they do not."""
     header: bool | None = None
@@ -70,6 +72,7 @@ class DocumentsConfig:
 
     def __post_init__(self) -> None:
         check_choices(self)
+        TextFilesConfig.__post_init__(self)
         if not self.train:
             raise ValueError('train is empty: name a file, train = "train.txt"')
         if self.test:
@@ -215,7 +218,7 @@ class DocumentCorpus:
 
     def _reader(self, path: Path) -> Reader[Passage]:
         config = self.config
-        how = {name: getattr(config, name) for name in ("format", "separator", "quoted", "header")}
+        how = {name: getattr(config, name) for name in TABLE}
         table = Table(path=path, **how)
         if _is_table(table):
             if config.documents != "blank":
@@ -224,7 +227,8 @@ class DocumentCorpus:
                     "each row is a document: leave it out"
                 )
             return lambda **how: _rows(read_table_lines(table, text=config.text, **how), self._blank)
-        return lambda **how: self._parted(line.text for line in read_lines(path, **how))
+        encoding = config.encoding
+        return lambda **how: self._parted(line.text for line in read_lines(path, encoding=encoding, **how))
 
     def _parted(self, lines: Iterator[str]) -> Iterator[Passage]:
         match self.config.documents:

@@ -26,7 +26,7 @@ def labelled_data(
     `columns` are options that name a column, and the settings in whose place they are; `takes` are others
     that the task has a use for."""
     columns = columns or {}
-    options.only("files", "labelled", *columns, *takes)
+    options.only("files", "labelled", "encoding", "separator", *columns, *takes)
     files = [*options.files, *options.labelled]
     if not files:
         raise ConfigError("this model is measured on labelled text: give a FILE of it")
@@ -41,7 +41,14 @@ def labelled_data(
     changed: dict[str, Any] = {name: as_column(value) for name, value in given.items() if value is not None}
     if any(isinstance(value, str) for value in changed.values()) and "header" in _fields(data):
         changed["header"] = None  # there is one, if a column has a name
+    changed |= text_options(options)
     return replace(data, train=names, valid=names, test=(), hold_out=0, root="", **changed)
+
+
+def text_options(options: EvaluateOptions) -> dict[str, Any]:
+    """How files are read, where that was said."""
+    given = {name: getattr(options, name) for name in ("encoding", "separator")}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _fields(data: Any) -> set[str]:

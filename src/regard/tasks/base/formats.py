@@ -5,13 +5,13 @@
 all others                  a text a line
 """
 
-import codecs
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from regard.config import ConfigError, check_choices
 from regard.text import DataError, Origin
+from regard.text.charsets import check_encoding, check_separator
 from regard.text.files import COMPRESSED
 
 Format = Literal["lines", "csv", "tsv", "jsonl"]
@@ -64,24 +64,17 @@ class FileOptions:
     separator: str | None = None
     """Between the cells of CSV, unless it is a comma, and of TSV, unless it is a tab."""
     encoding: str = "utf-8"
-    """Of the files, as Python calls it: utf-8, cp1252, utf-16, ..."""
+    """Of the files, as Python calls it: utf-8, cp1252, utf-16, ... What is written is always UTF-8."""
     header: bool = True
     """Whether the first row of CSV and TSV names the columns."""
 
     def __post_init__(self) -> None:
         check_choices(self)
-        if self.separator in ("\\t", "tab"):
-            object.__setattr__(self, "separator", "\t")
-        if self.separator is not None and (len(self.separator) != 1 or self.separator in '"\r\n'):
-            raise ConfigError(f"--separator {self.separator!r} cannot part cells: give one character")
         try:
-            codecs.lookup(self.encoding)
-            b"a".decode(self.encoding)  # some codecs are not of text
-        except LookupError as error:
-            known = "utf-8, cp1252, latin-1 and utf-16 are some that are known"
-            raise ConfigError(f"--encoding {self.encoding!r} is unknown to Python: {known}") from error
-        except UnicodeDecodeError:
-            pass  # one byte is not enough for it
+            object.__setattr__(self, "separator", check_separator(self.separator, "--separator "))
+            check_encoding(self.encoding, "--encoding ")
+        except ValueError as error:
+            raise ConfigError(str(error)) from error
 
 
 AS_NAMED = FileOptions()

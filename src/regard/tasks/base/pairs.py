@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from regard.config import ConfigError, check_choices
+from regard.tasks.base.files import TextFilesConfig
 from regard.tasks.base.splits import Split, Splits, check_hold_out
 from regard.text import OnError, Pair, Skipped, Table, read_pairs, read_table_pairs
 from regard.text.tables import Format
@@ -44,16 +45,18 @@ class PairFiles:
             root / name for name in ([self.table] if self.table else [str(self.source), str(self.target)])
         ]
 
-    def reader(self, root: Path) -> Callable[..., Iterator[Pair]]:
+    def reader(self, root: Path, how: TextFilesConfig) -> Callable[..., Iterator[Pair]]:
         """Takes `on_error` and `skipped`."""
         if self.table is None:
-            return partial(read_pairs, *self.paths(root))
-        rows = Table(path=root / self.table, format=self.format)
+            return partial(read_pairs, *self.paths(root), encoding=how.encoding)
+        rows = Table(
+            path=root / self.table, format=self.format, encoding=how.encoding, separator=how.separator
+        )
         return partial(read_table_pairs, rows, source=self.source, target=self.target)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PairsConfig:
+class PairsConfig(TextFilesConfig):
     train: tuple[PairFiles, ...]
     """What is learned from: [source, target], or a list of such lists."""
     valid: tuple[PairFiles, ...] = ()
@@ -71,6 +74,7 @@ class PairsConfig:
 
     def __post_init__(self) -> None:
         check_choices(self)
+        TextFilesConfig.__post_init__(self)
         if not self.train:
             raise ValueError('train is empty: name two files, train = ["train.en", "train.de"]')
         if self.longest < 2:
@@ -128,7 +132,7 @@ class Corpus:
 
     def readers(self, split: Split) -> list[Callable[..., Iterator[Pair]]]:
         """For each of the files, a reader that waits to be told what to do with broken lines."""
-        return [files.reader(self.root) for files in self.files(split)]
+        return [files.reader(self.root, self.config) for files in self.files(split)]
 
     def pairs(self, split: Split, skipped: Skipped | None = None) -> Iterator[tuple[Pair, str | None]]:
         """Each pair with its target language. Training pairs that are held out belong to `valid`."""
@@ -146,7 +150,7 @@ class Corpus:
         return self._splits.size
 
     def _with_language(self, files: PairFiles) -> Callable[..., Iterator[tuple[Pair, str | None]]]:
-        read = files.reader(self.root)
+        read = files.reader(self.root, self.config)
         return lambda **how: ((pair, files.to) for pair in read(**how))
 
 

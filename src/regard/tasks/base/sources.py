@@ -7,10 +7,11 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
+from regard.tasks.base.files import told
 from regard.tasks.base.formats import AS_NAMED, FileOptions, Format, format_of
-from regard.tasks.base.lines import WINDOW, final
+from regard.tasks.base.lines import WINDOW
 from regard.text import DataError, Origin
-from regard.text.files import INVALID, LineError, open_bytes, scan, scan_stream
+from regard.text.files import LineError, open_bytes, scan, scan_stream
 from regard.text.tables import Row, json_objects, split_plain, split_quoted
 
 Item = TypeVar("Item")
@@ -68,7 +69,7 @@ class Source:
                     raise line
                 yield line
         except DataError as error:
-            raise _told(error) from error
+            raise told(error, "prompt") from error
 
     def rows(self) -> Rows:
         """All rows of a table; of lines, each as a table's only cell, which is called text."""
@@ -131,7 +132,7 @@ def _whole(found: Iterator[Item | DataError]) -> Iterator[Item]:
                 raise each
             yield each
     except DataError as error:
-        raise _told(error) from error
+        raise told(error, "prompt") from error
 
 
 def _records(rows: Iterator[Row], names: tuple[str, ...]) -> Iterator[Record]:
@@ -141,14 +142,3 @@ def _records(rows: Iterator[Row], names: tuple[str, ...]) -> Iterator[Record]:
             remedy = "fix the row, or check --separator and --format"
             raise DataError(row.origin, "ragged row", counts, remedy)
         yield Record(names, row.cells, row.origin)
-
-
-def _told(error: DataError) -> DataError:
-    """By what can be typed."""
-    if error.reason == INVALID:
-        remedy = "convert it to UTF-8, or say how it is encoded: --encoding cp1252, perhaps"
-        return DataError(error.origin, error.reason, error.particulars, remedy)
-    remedy = error.remedy.replace("pass encoding=,", "give another --encoding:")
-    if "iconv" in remedy:
-        remedy += f"; or give --encoding {error.particulars.split()[-1].lower()}"
-    return final(DataError(error.origin, error.reason, error.particulars, remedy))

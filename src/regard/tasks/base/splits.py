@@ -9,6 +9,7 @@ from typing import Generic, Literal, TypeVar
 
 import numpy as np
 
+from regard.tasks.base.files import told
 from regard.text import DataError, OnError, Origin, Skipped
 
 Split = Literal["train", "valid", "test"]
@@ -49,10 +50,7 @@ class Splits(Generic[Item]):
             try:
                 yield from reader(on_error=self._on_error, skipped=skipped)
             except DataError as error:
-                if "on_error" not in error.remedy:
-                    raise
-                remedy = "fix the file, or leave such lines out with data.on_error=skip"
-                raise DataError(error.origin, error.reason, error.particulars, remedy) from error
+                raise told(error, "recipe") from error
 
     @cached_property
     def size(self) -> int:

@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol
 from rich.console import Console
 
 from regard.config import ConfigError
-from regard.nn.positions import Scaling
+from regard.settings.network import Scaling
 from regard.plugins import Registry
 from regard.tasks.base.faster import Precision
 from regard.tasks.base.job import Job
@@ -64,6 +64,9 @@ class EvaluateOptions:
     """A name, or a number from 0."""
     second_column: str | None = None
     label_column: str | None = None
+    encoding: str | None = None
+    """Of the files; unless given, as in training."""
+    separator: str | None = None
     errors: Path | None = None
     calibration: Path | None = None
     decoding: Mapping[str, Any] = field(default_factory=dict)

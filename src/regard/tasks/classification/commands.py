@@ -64,7 +64,8 @@ def classify(
     if words:  # regard.meaning stands above
         by_words = import_module("regard.meaning.words").classify_words
         file = one_of_lines(given, "--words")
-        by_words(model, file, labelled=labelled, layer=layer, device=device, as_json=as_json, out=out)
+        how: Any = {"device": device, "as_json": as_json, "out": out, "encoding": files.encoding}
+        by_words(model, file, labelled=labelled, layer=layer, **how)
         return
     classifier = open_classifier(model, device=device, precision=precision)
     if classifier.problem == "number" and (top_k is not None or min_probability is not None):

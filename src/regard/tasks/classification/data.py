@@ -13,6 +13,7 @@ from torch import Tensor
 from regard.config import check_choices
 from regard.data import Column, Packed, Plan, Shape, pack_flat, ragged, spread
 from regard.tasks.base.feed import Batch, PlannedFeed, Sharing
+from regard.tasks.base.files import TextFilesConfig
 from regard.tasks.base.reading import Reader
 from regard.tasks.base.splits import Split, Splits, check_hold_out, digest
 from regard.text import DataError, Labelled, OnError, Origin, Skipped, Table, read_labelled
@@ -24,7 +25,7 @@ Problem = Literal["single", "multi", "number"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LabelledConfig:
+class LabelledConfig(TextFilesConfig):
     train: tuple[str, ...]
     """What is learned from: a file, or a list of files."""
     valid: tuple[str, ...] = ()
@@ -47,8 +48,6 @@ class LabelledConfig:
     """Only what stands before this is the label: with ":", DESC of DESC:manner."""
     format: Format | None = None
     """Of the files, where their names do not tell."""
-    separator: str | None = None
-    """Between the cells of a row, where it is no tab (TSV) or comma (CSV)."""
     quoted: bool | None = None
     """Whether quotation marks enclose cells; unless given, in CSV they do, in TSV they do not."""
     cells: int | None = None
@@ -70,6 +69,7 @@ class LabelledConfig:
 
     def __post_init__(self) -> None:
         check_choices(self)
+        TextFilesConfig.__post_init__(self)
         if not self.train:
             raise ValueError('train is empty: name a file, train = "train.tsv"')
         if self.longest and self.longest < 4:
@@ -102,8 +102,8 @@ class LabelledCorpus:
 
     def _reader(self, path: Path) -> Callable[..., Iterator[Labelled]]:
         config = self.config
-        how = {name: getattr(config, name) for name in ("format", "separator", "quoted", "cells", "header")}
-        table = Table(path=path, **how)
+        names = ("format", "separator", "encoding", "quoted", "cells", "header")
+        table = Table(path=path, **{name: getattr(config, name) for name in names})
         return partial(
             read_labelled,
             table,

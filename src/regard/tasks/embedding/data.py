@@ -13,6 +13,7 @@ from torch import Tensor
 from regard.config import check_choices
 from regard.data import Column, Packed, Plan, Shape, pack_flat
 from regard.tasks.base.feed import Batch, PlannedFeed, Sharing
+from regard.tasks.base.files import TextFilesConfig
 from regard.tasks.base.pairs import Corpus, PairFiles, PairsConfig
 from regard.tasks.base.reading import Reader
 from regard.tasks.base.splits import Split, check_hold_out
@@ -21,7 +22,7 @@ from regard.train.objectives import HIDDEN
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PairedConfig:
+class PairedConfig(TextFilesConfig):
     train: tuple[PairFiles, ...]
     """What is learned from, texts that mean the same: [one, other], or a list of such lists. A single file
     stands for both sides: each text is then its own other, seen with other dropout."""
@@ -46,6 +47,7 @@ class PairedConfig:
 
     def __post_init__(self) -> None:
         check_choices(self)
+        TextFilesConfig.__post_init__(self)
         if not self.train:
             raise ValueError('train is empty: name two files, train = ["train.en", "train.de"]')
         if self.longest and self.longest < 4:
@@ -68,7 +70,7 @@ class PairedConfig:
     @property
     def files(self) -> PairsConfig:
         """The same files, as a translator has them."""
-        shared = ("train", "valid", "test", "root", "hold_out", "on_error")
+        shared = ("train", "valid", "test", "root", "hold_out", "on_error", "encoding", "separator")
         return PairsConfig(**{name: getattr(self, name) for name in shared})
 
 

@@ -8,7 +8,7 @@ import typer
 from regard.tasks.base.options import DECODING, Device, JsonLines, Precision, command
 
 
-@command("regard.tasks.language.commands", decoding=DECODING)
+@command("regard.tasks.language.commands", decoding=DECODING, files=("encoding",))
 def generate(
     model: Annotated[Path, typer.Argument(help="A model folder, or one of GPT-2's.")],
     prompt: Annotated[

@@ -17,6 +17,7 @@ from typing import Any, TextIO
 from regard.config import ConfigError
 from regard.tasks.base.decoding import changed
 from regard.tasks.base.faster import Precision
+from regard.tasks.base.formats import AS_NAMED, FileOptions
 from regard.tasks.base.lines import WINDOW, incoming
 from regard.tasks.base.terminal import counting
 from regard.tasks.language.continuation import Generated
@@ -39,6 +40,7 @@ def generate(
     past: Past = "stop",
     as_json: bool = False,
     decoding: dict[str, Any] | None = None,
+    files: FileOptions = AS_NAMED,
 ) -> None:
     """Prompts as they are given, or the lines of a file, "-" for standard input. `decoding` has settings of
     `DecodeConfig` by name, in place of SAMPLING's."""
@@ -53,7 +55,7 @@ def generate(
     generator = open_generator(model, device=device, precision=precision)
     asked = file == "-" and sys.stdin.isatty()
     one = (asked or len(prompts) == 1) and config.n_best == 1 and config.method != "beam" and not as_json
-    lines = iter(prompts) if file is None else incoming(file)
+    lines = iter(prompts) if file is None else incoming(file, files.encoding)
     with counting("prompts", beside=out) as advance:
         before = 0
         while chunk := list(islice(lines, 1 if asked else WINDOW)):

@@ -10,9 +10,11 @@ from rich.console import Console
 
 from regard.config import ConfigError
 from regard.hub import is_foreign
-from regard.models.decoder import Decoder, DecoderConfig
-from regard.nn.positions import Scaling
+from regard.models.decoder import Decoder
+from regard.settings.models import DecoderConfig
+from regard.settings.network import Scaling
 from regard.tasks.base.documents import DocumentCorpus, DocumentsConfig
+from regard.tasks.base.evaluation import text_options
 from regard.tasks.base.recipe import read_recipe
 from regard.tasks.base.task import EvaluateOptions
 from regard.tasks.base.terminal import counting, say
@@ -34,7 +36,7 @@ SAID = {
 def evaluate(folder: Path, options: EvaluateOptions, console: Console) -> dict[str, Any]:
     """`stride` 0 is half a context. A context longer than the trained one may have its rotary positions
     scaled. Documents part as they did in training; for a folder of Hugging Face's, each file is one."""
-    options.only("files", "text", "stride", "context", "scaling")
+    options.only("files", "text", "stride", "context", "scaling", "encoding", "separator")
     files, stride = [*options.files, *options.text], options.stride
     context, scaling = options.context, options.scaling
     if not files:
@@ -48,7 +50,8 @@ def evaluate(folder: Path, options: EvaluateOptions, console: Console) -> dict[s
     place = find_device(options.device)
     config = _scaled(checkpoint.config, scaling, size, checkpoint.longest)
     model: Decoder = built(checkpoint, folder, config).to(place).eval()
-    corpus = DocumentCorpus(replace(data, train=tuple(map(str, files)), root=""), Path(), blank=True)
+    data = replace(data, train=tuple(map(str, files)), root="", **text_options(options))
+    corpus = DocumentCorpus(data, Path(), blank=True)
     rows = list(stream_rows(corpus.whole(), checkpoint.tokenizer, Ends.of(checkpoint.tokenizer)))
     ids = np.array([id for row in rows for id in row["ids"]], dtype=np.int64)
     if len(ids) < 2:

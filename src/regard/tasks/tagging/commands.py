@@ -57,6 +57,7 @@ def tag(
         "tag": None if column is None else as_column(column),
         "comment": comment,
         "replace": replace,
+        "separator": files.separator,
     }
 
     def work(each: Assignment) -> None:

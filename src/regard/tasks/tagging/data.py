@@ -20,6 +20,7 @@ from torch import Tensor
 from regard.config import check_choices
 from regard.data import Column, Packed, Plan, Shape, pack_flat, ragged, spread
 from regard.tasks.base.feed import Batch, PlannedFeed, Sharing
+from regard.tasks.base.files import TextFilesConfig
 from regard.tasks.base.splits import Split, Splits, check_hold_out
 from regard.tasks.tagging.windows import Window, windows
 from regard.text import (
@@ -53,7 +54,7 @@ _SUFFIXES: dict[str, Format] = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TaggedConfig:
+class TaggedConfig(TextFilesConfig):
     train: tuple[str, ...]
     """What is learned from: a file, or a list of files."""
     valid: tuple[str, ...] = ()
@@ -77,6 +78,8 @@ class TaggedConfig:
     scheme: Literal["detect", "IOB2", "IOB1", "BIOES", "BILOU", "none"] = "detect"
     """How tags mark spans in conll and tables; they are learned as IOB2 whatever it is. none: tags are left
     as they are."""
+    separator: str | None = None
+    """Between the columns of conll; unless given, tabs where the first line has one, else spaces."""
     comment: str = ""
     """Lines of a conll file that begin with this are passed over."""
     hold_out: int = 0
@@ -89,6 +92,7 @@ class TaggedConfig:
 
     def __post_init__(self) -> None:
         check_choices(self)
+        TextFilesConfig.__post_init__(self)
         if not self.train:
             raise ValueError('train is empty: name a file, train = "train.conll"')
         if self.longest and self.longest < 4:
@@ -161,13 +165,16 @@ class TaggedCorpus:
                     tag=-1 if config.tag is None else int(config.tag),
                     scheme=scheme,
                     comment=config.comment or None,
+                    encoding=config.encoding,
+                    separator=config.separator,
                 )
             case "conllu":
-                return partial(read_conllu, path, tag=cast(ConlluColumn, config.tag or "UPOS"))
+                tag = cast(ConlluColumn, config.tag or "UPOS")
+                return partial(read_conllu, path, tag=tag, encoding=config.encoding)
             case form:
                 return partial(
                     read_tagged_table,
-                    Table(path=path, format=form),
+                    Table(path=path, format=form, encoding=config.encoding),
                     words="words" if config.word is None else config.word,
                     tags="tags" if config.tag is None else config.tag,
                     names=config.names or None,

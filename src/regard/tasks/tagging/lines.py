@@ -11,6 +11,7 @@ No more than a window of sentences is held in memory.
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TextIO, get_args
 
@@ -28,7 +29,13 @@ _SUFFIXES: dict[str, LineFormat] = {
     ".txt": "text",
     ".md": "text",
 }
-_CELL = {"\t": re.compile(r"(?:^|(?<=\t))[^\t]*"), " ": re.compile(r"[^ ]+")}
+
+
+@cache
+def _cells(separator: str) -> re.Pattern[str]:
+    """Several spaces part cells as one does."""
+    mark = re.escape(separator)
+    return re.compile(r"[^ ]+" if separator == " " else rf"(?:^|(?<={mark}))[^{mark}]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +80,21 @@ def tag_lines(
     tag: str | int | None = None,
     comment: str = "",
     replace: bool = False,
+    separator: str | None = None,
     window: int = 1000,
     progress: Progress | None = None,
 ) -> TagCounts:
     """`tag_all` is `Tagger.tag`; `lines` have no ends. What a window of sentences became is written and
     flushed before the next is read. `tag` is the column that is replaced: in conll its number (-1 unless
-    given), in CoNLL-U its name (UPOS). An error names `file` and the line."""
+    given), in CoNLL-U its name (UPOS). `separator` is that of conll, unless it is a tab or spaces. An error
+    names `file` and the line."""
     if format not in get_args(LineFormat):
         raise ValueError(f"format={format!r} is none of {', '.join(get_args(LineFormat))}")
     writer: _Text | _Columns
     if format == "text":
         writer = _Text(file)
     else:
-        writer = _Columns(file, _place(format, tag), format, word, comment, replace)
+        writer = _Columns(file, _place(format, tag), format, word, comment, replace, separator)
     sentences = words = silent = 0
     for batch in _batches(writer.sentences(lines), window):
         given: list[str | Sequence[str]] = [writer.given(each) for each in batch]
@@ -150,14 +159,15 @@ class _Columns:
     """A word a line, a blank line after each sentence."""
 
     def __init__(
-        self, file: str, place: int, format: LineFormat, word: int, comment: str, replace: bool
-    ) -> None:
+        self, file: str, place: int, format: LineFormat, word: int, comment: str, replace: bool,
+        separator: str | None,
+    ) -> None:  # fmt: skip
         self.file, self.place = file, place
         self.conllu = format == "conllu"
         self.word = 1 if self.conllu else word
         self.comment = "#" if self.conllu else comment
         self.replace = replace or self.conllu
-        self.separator = "\t" if self.conllu else ""
+        self.separator = "\t" if self.conllu else separator or ""
 
     def sentences(self, lines: Iterable[str | DataError]) -> Iterator[_Sentence]:
         """Lines that are no words stay where they are, at the end of a sentence or before the next."""
@@ -195,7 +205,7 @@ class _Columns:
 
     def _add(self, sentence: _Sentence, line: str, number: int) -> None:
         self.separator = self.separator or ("\t" if "\t" in line else " ")
-        cells = _CELL[self.separator].findall(line)
+        cells = _cells(self.separator).findall(line)
         wanted = (self.word, self.place) if self.replace else (self.word,)
         for column in wanted:
             if not -len(cells) <= column < len(cells):
@@ -208,6 +218,6 @@ class _Columns:
     def _with(self, line: str, tag: str) -> str:
         if not self.replace:
             return f"{line}{self.separator}{tag}"
-        cells = list(_CELL[self.separator].finditer(line))
+        cells = list(_cells(self.separator).finditer(line))
         cell = cells[self.place]
         return f"{line[: cell.start()]}{tag}{line[cell.end() :]}"

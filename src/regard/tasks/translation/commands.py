@@ -130,15 +130,16 @@ def _named(file: str) -> Iterator[None]:
 
 def evaluate(model: Path, options: EvaluateOptions, console: Console) -> dict[str, Any]:
     """Scores of a model, or of a file of translations; with `against`, what sets it apart from another."""
-    options.only("source", "references", "against", "to", "lowercase", "tokenize", "decoding")
+    options.only("source", "references", "against", "to", "lowercase", "tokenize", "decoding", "encoding")
     if options.source is None or not options.references:
         raise ConfigError(
             "a translator is measured on text and its translation: give --source and --reference"
         )
-    sources = _texts(options.source)
-    wanted = [_texts(path) for path in options.references]
+    encoding = options.encoding or "utf-8"
+    sources = _texts(options.source, encoding)
+    wanted = [_texts(path, encoding) for path in options.references]
     systems = [model, *([] if options.against is None else [options.against])]
-    given = {path: _texts(path) for path in systems if path.is_file()}
+    given = {path: _texts(path) for path in systems if path.is_file()}  # which regard wrote, in UTF-8
     for path, lines in [*zip(options.references, wanted, strict=True), *given.items()]:
         if len(lines) != len(sources):
             counts = f"{len(lines)} lines for {len(sources)} sources of {options.source}"
@@ -163,8 +164,8 @@ def evaluate(model: Path, options: EvaluateOptions, console: Console) -> dict[st
     return plain
 
 
-def _texts(path: Path) -> list[str]:
-    return [line.text for line in read_lines(path)]
+def _texts(path: Path, encoding: str = "utf-8") -> list[str]:
+    return [line.text for line in read_lines(path, encoding=encoding)]
 
 
 def examples(model: Path, device: str) -> tuple[str, list[float]]:
