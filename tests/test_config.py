@@ -7,16 +7,16 @@ from typing import Any, Literal
 import pytest
 
 from regard.config import ConfigError, from_dict, override, read_table, read_toml, to_dict
-from regard.data.batches import BatchConfig
-from regard.models.decoder import DecoderConfig
-from regard.models.encoder import EncoderConfig
-from regard.models.heads import PoolConfig
-from regard.models.presets import DECODERS, ENCODERS, SEQ2SEQ
-from regard.models.seq2seq import Seq2SeqConfig
-from regard.nn.initialize import InitialConfig
-from regard.nn.layers import FeedForwardConfig, NormConfig
-from regard.nn.positions import PositionsConfig
-from regard.nn.recurrent import RecurrentConfig
+from regard.settings.models import DecoderConfig, EncoderConfig, PoolConfig, Seq2SeqConfig
+from regard.settings.network import (
+    FeedForwardConfig,
+    InitialConfig,
+    NormConfig,
+    PositionsConfig,
+    RecurrentConfig,
+)
+from regard.settings.presets import DECODERS, ENCODERS, SEQ2SEQ
+from regard.settings.training import BatchConfig
 from regard.text.specials import Specials
 from regard.text.training import TokenizerConfig
 

@@ -21,13 +21,9 @@ from regard.config import read_table
 from regard.layout import Layout
 from regard.meaning.cluster import kmeans
 from regard.meaning.index import Index
-from regard.models.encoder import EncoderConfig
 from regard.models.headed import Headed, HeadedConfig
-from regard.models.heads import ClassifyConfig, PoolConfig
-from regard.nn.embedding import EmbeddingConfig
-from regard.nn.multihead import AttentionConfig
-from regard.nn.positions import PositionsConfig
-from regard.nn.stacks import TransformerConfig
+from regard.settings.models import ClassifyConfig, EncoderConfig, PoolConfig
+from regard.settings.network import AttentionConfig, EmbeddingConfig, PositionsConfig, TransformerConfig
 from regard.tasks import run
 from regard.tasks.classification.frozen import FrozenClassifier
 from regard.tasks.registry import as_recipe

@@ -26,8 +26,9 @@ LAYERS = [
     {"train", "decode", "hub"},
     {"models"},
     {"nn", "data"},
+    {"settings"},
     {"text", "layout", "plugins"},
-    {"config"},
+    {"config", "disk"},
 ]
 """From the top down. A part imports parts of lower layers only, none of its own layer."""
 
@@ -35,7 +36,7 @@ TASKS = ["base", *sorted(folder.rpartition(".")[2] for folder in registry.FOLDER
 """Folders of regard.tasks: base knows no task, and no task knows another. What stands beside them (registry,
 load, run, ...) is above them all."""
 
-TORCHLESS = ("text", "config", "plugins", "cli", "__init__", "__main__")
+TORCHLESS = ("settings", "text", "config", "plugins", "cli", "__init__", "__main__")
 
 
 def part(path: Path) -> str:

@@ -12,12 +12,10 @@ from typing import Any
 
 import pytest
 
-from regard.data.corruption import MaskingConfig
 from regard.look.claims import ClaimsConfig
-from regard.models.decoder import DecoderConfig
-from regard.models.encoder import EncoderConfig
 from regard.models.headed import HeadedConfig
-from regard.models.seq2seq import Seq2SeqConfig
+from regard.settings.models import DecoderConfig, EncoderConfig, Seq2SeqConfig
+from regard.settings.training import MaskingConfig
 from regard.tasks.registry import FOLDERS, all_tasks, as_recipe
 from regard.text import Table
 from tests.settings.cases import CASES, MODELS, TABLES, Case, Inside, Started
@@ -52,7 +50,7 @@ NO_SETTINGS = {
     "regard.deploy.folder.Facts": "what an exported folder says; tests/tasks/test_ctranslate2.py",
     "regard.machine.results.Result": "what the self-test found",
     "regard.models.heads.HeadSpec": "a part that is registered",
-    "regard.models.shape.Shape": "the words that the shapes of all tasks share, which have the cases",
+    "regard.settings.shape.Shape": "the words that the shapes of all tasks share, which have the cases",
     "regard.nn.attention.Score": "a part that is registered",
     "regard.nn.positions.Positions": "a part that is registered",
     "regard.tasks.base.job.Job": "what a task hands to the trainer: made of settings, none itself",

@@ -8,7 +8,6 @@
 
 import os
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if "OMP_WAIT_POLICY" not in os.environ:
@@ -16,12 +15,8 @@ if "OMP_WAIT_POLICY" not in os.environ:
     # would have it, a sentence takes many times as long on a machine that is busy.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
-try:
-    __version__ = version("regard")
-except PackageNotFoundError:  # run from a checkout that was never installed
-    __version__ = "0+source"
-
 if TYPE_CHECKING:
+    __version__: str
     from regard.decode.config import DecodeConfig as DecodeConfig
     from regard.look.tracing import trace as trace
     from regard.models.heads import HeadSpec as HeadSpec
@@ -98,6 +93,13 @@ __all__ = [
 if not TYPE_CHECKING:  # to whom every name would exist
 
     def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            from importlib.metadata import PackageNotFoundError, version
+
+            try:
+                return version("regard")
+            except PackageNotFoundError:  # run from a checkout that was never installed
+                return "0+source"
         if name in _HOMES:
             return getattr(import_module(f"regard.{_HOMES[name]}"), name)
         raise AttributeError(f"module 'regard' has no attribute {name!r}")

@@ -17,9 +17,9 @@ refused until somebody names it. What is installed as a package is loaded when a
 import importlib.util
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -43,24 +43,39 @@ class Registry(Generic[Part]):
     of parts that have a `config`."""
 
     def __init__(
-        self, type: type[Part], *own: Part, key: str, taken: Callable[[], Collection[str]] = tuple
+        self,
+        *own: str,
+        key: str,
+        home: str = "",
+        type: type[Part] | None = None,
+        taken: Callable[[], Collection[str]] = tuple,
     ) -> None:
-        """`key` is where config.json names such a part: positions.kind. `taken` are names of parts that are
-        kept elsewhere."""
-        self.type, self.key, self.taken = type, key, taken
-        self._parts: dict[str, Part] = {part.name: part for part in own}
+        """`own` are the names of regard's; the module `home` settles their type and what they are, and is
+        imported when a part is asked for, not when it is named. `key` is where config.json names such a part:
+        positions.kind. `taken` are names of parts that are kept elsewhere."""
+        self.key, self.type, self.taken = key, type, taken
+        self._own, self._home = own, home
+        self._parts: dict[str, Part] = {}
         self._plugins: dict[str, str] = {}
         _REGISTRIES.append(self)
 
+    def settle(self, type: type[Part], *own: Part) -> None:
+        """What the parts are, and regard's own."""
+        self.type = type
+        self._own = tuple(part.name for part in own)
+        self._parts |= {part.name: part for part in own}
+
     def __getitem__(self, name: str) -> Part:
         self.check(name)
+        if name not in self._parts:
+            import_module(self._home)
         return self._parts[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._parts)
+        return iter([*self._own, *self._plugins])
 
     def __contains__(self, name: object) -> bool:
-        return name in self._parts
+        return name in self._own or name in self._parts
 
     @property
     def added(self) -> Mapping[str, str]:
@@ -68,14 +83,10 @@ class Registry(Generic[Part]):
         return self._plugins
 
     def add(self, part: Part) -> None:
-        if part.name in self._parts or part.name in self.taken():
+        if part.name in self or part.name in self.taken():
             raise ConfigError(f"{self.key}={part.name!r} is there already: choose another name")
         self._parts[part.name] = part
         self._plugins[part.name] = _loading[-1] if _loading else ""
-
-    def add_own(self, part: Part) -> None:
-        """One of regard's own, where its class stands below."""
-        self._parts[part.name] = part
 
     def remove(self, part: Part) -> None:
         """What was added."""
@@ -90,11 +101,11 @@ class Registry(Generic[Part]):
 
     def check(self, name: str, where: str = "") -> None:
         """`where` is the key that names the part, if it is another."""
-        if name not in self._parts:
+        if name not in self:
             load_installed()
-        if name not in self._parts:
-            near = suggestion(str(name), self._parts)
-            raise ConfigError(f"{where or self.key}={name!r} is none of {', '.join(self._parts)}{near}")
+        if name not in self:
+            near = suggestion(str(name), self)
+            raise ConfigError(f"{where or self.key}={name!r} is none of {', '.join(self)}{near}")
 
 
 _REGISTRIES: list[Registry[Any]] = []
@@ -128,7 +139,7 @@ def added_parts(key: str) -> dict[str, Any]:
 
 def _registry_of(part: Any) -> Registry[Any]:
     for registry in _REGISTRIES:
-        if isinstance(part, registry.type):
+        if registry.type is not None and isinstance(part, registry.type):
             return registry
     raise ConfigError(
         f"a {type(part).__name__} cannot be registered: give a Task, HeadSpec, Positions, Score or Metric"
@@ -148,7 +159,7 @@ def load_plugin(name: str | Path) -> None:
         raise ConfigError(f"two plugins are called {own!r}: {LOADED[own]} and {source}; rename one")
     if own in LOADED:
         return
-    known = {each.name: each for each in metadata.entry_points(group=GROUP)}
+    known = {each.name: each for each in _entry_points()}
     with _named(own, source):
         if path.suffix == ".py":
             _run(path, own)
@@ -168,7 +179,7 @@ def unload_plugin(name: str) -> None:
 
 def load_installed() -> None:
     """The plugins of installed packages. One that is broken is told about, and does not stop the others."""
-    for each in metadata.entry_points(group=GROUP):
+    for each in _entry_points():
         if each.name not in LOADED:
             try:
                 with _named(each.name, each.value):
@@ -179,6 +190,12 @@ def load_installed() -> None:
                     f"{type(error).__name__}: {error}; mend or uninstall it",
                     stacklevel=2,
                 )
+
+
+def _entry_points() -> Iterable[Any]:
+    from importlib.metadata import entry_points  # slow to import
+
+    return entry_points(group=GROUP)
 
 
 @contextmanager

@@ -13,10 +13,8 @@ from rich.console import Console
 from regard.bench import embedding, encoder, feeding, generation, generation_cuda, looking, training
 from regard.bench.commands import BENCHMARKS, benchmark
 from regard.bench.results import BenchError, installed
-from regard.models.heads import EmbedConfig
-from regard.nn.layers import FeedForwardConfig
-from regard.nn.multihead import AttentionConfig
-from regard.nn.stacks import TransformerConfig
+from regard.settings.models import EmbedConfig
+from regard.settings.network import AttentionConfig, FeedForwardConfig, TransformerConfig
 from regard.tasks.embedding.embedder import Embedder
 from tests.tasks.encoders import toys
 

@@ -10,9 +10,10 @@ from regard.bench import translation
 from regard.bench.translation import peer_model
 from regard.bench.widen import widened, widens
 from regard.data.packing import pack
-from regard.models.presets import SEQ2SEQ
-from regard.models.presets import translator as shape_of
-from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from regard.models.seq2seq import Seq2Seq
+from regard.settings.models import Seq2SeqConfig
+from regard.settings.presets import SEQ2SEQ
+from regard.settings.presets import translator as shape_of
 from regard.tasks.translation.translator import Translator
 from regard.text import Tokenizer, TokenizerConfig
 from regard.text.phrasebook import phrases

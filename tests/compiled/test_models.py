@@ -9,18 +9,11 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from torch.testing import assert_close
 
 from regard.layout import Layout
-from regard.models import (
-    ENCODERS,
-    SEQ2SEQ,
-    ClassifyConfig,
-    ClassifyHead,
-    Decoder,
-    Encoder,
-    PoolConfig,
-    Seq2Seq,
-)
+from regard.models import ClassifyHead, Decoder, Encoder, Seq2Seq
 from regard.nn.kernels import attend_packed
 from regard.nn.masks import CAUSAL
+from regard.settings.models import ClassifyConfig, PoolConfig
+from regard.settings.presets import ENCODERS, SEQ2SEQ
 from tests.models.families import BODIES, D_MODEL, VOCABULARY, decoder, encoder
 
 LENGTHS = ([3, 5, 4, 4], [1, 2, 9, 4], [6, 6, 0, 4])

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from regard.data.batches import BatchConfig, Plan, prefetch
+from regard.data.batches import Plan, prefetch
 from regard.data.packing import pack
+from regard.settings.training import BatchConfig
 
 CORPORA = st.integers(1, 3).flatmap(
     lambda sides: st.lists(st.tuples(*[st.integers(0, 12)] * sides), min_size=1, max_size=40)

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 
 from regard.config import ConfigError, from_dict
-from regard.data.corruption import Corrupted, Corruption, MaskingConfig, span_tail, word_starts
+from regard.data.corruption import Corrupted, Corruption, span_tail, word_starts
 from regard.data.hashing import uniform
+from regard.settings.training import MaskingConfig
 from regard.text.specials import BYTES
 from regard.text.tokenizer import Tokenizer
 from regard.text.training import TokenizerConfig

@@ -1,7 +1,8 @@
 from pathlib import Path
 
 import regard.data
-from regard.data import BatchConfig, Plan, fingerprint, id_type, open_or_build, pack
+from regard.data import Plan, fingerprint, id_type, open_or_build, pack
+from regard.settings.training import BatchConfig
 
 
 def test_a_corpus_goes_from_a_store_through_a_plan_into_packed_batches(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from regard.layout import Layout
 from regard.models.decoder import Decoder
-from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from regard.models.seq2seq import Seq2Seq
 from regard.nn.state import State
+from regard.settings.models import Seq2SeqConfig
 from tests.models.families import VOCABULARY, decoder, seq2seq
 
 START, END = 1, 2

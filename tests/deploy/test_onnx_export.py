@@ -28,11 +28,15 @@ from regard.deploy.onnx_models import PaddedHeaded
 from regard.hub import DecoderCheckpoint
 from regard.models.decoder import Decoder
 from regard.models.headed import Headed, HeadedConfig
-from regard.models.heads import ClassifyConfig, EmbedConfig, HeadConfig, MaskedConfig, PoolConfig, TagConfig
-from regard.nn.embedding import EmbeddingConfig
-from regard.nn.layers import NormConfig
-from regard.nn.positions import PositionsConfig
-from regard.nn.recurrent import RecurrentConfig
+from regard.settings.models import (
+    ClassifyConfig,
+    EmbedConfig,
+    HeadConfig,
+    MaskedConfig,
+    PoolConfig,
+    TagConfig,
+)
+from regard.settings.network import EmbeddingConfig, NormConfig, PositionsConfig, RecurrentConfig
 from regard.tasks.base.folder import whole
 from regard.tasks.base.predictor import Predictor
 from regard.tasks.base.reading import Reader

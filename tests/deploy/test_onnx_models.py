@@ -21,11 +21,16 @@ from regard.deploy.onnx_models import (
 from regard.deploy.onnx_run import BUDGET, in_batches, padded
 from regard.models.decoder import Decoder
 from regard.models.headed import Headed, HeadedConfig
-from regard.models.heads import ClassifyConfig, EmbedConfig, HeadConfig, MaskedConfig, PoolConfig, TagConfig
 from regard.models.seq2seq import Seq2Seq
-from regard.nn.embedding import EmbeddingConfig
-from regard.nn.layers import FeedForwardConfig
-from regard.nn.positions import PositionsConfig
+from regard.settings.models import (
+    ClassifyConfig,
+    EmbedConfig,
+    HeadConfig,
+    MaskedConfig,
+    PoolConfig,
+    TagConfig,
+)
+from regard.settings.network import EmbeddingConfig, FeedForwardConfig, PositionsConfig
 from tests.models.families import BODIES, LONG, VOCABULARY, decoder, encoder, seq2seq, transformer
 
 FAMILIES = {

@@ -11,7 +11,8 @@ from safetensors.torch import load_file, save_file
 from tokenizers import AddedToken, decoders, models, pre_tokenizers, processors
 
 from regard.hub import DecoderCheckpoint, HubError, read_decoder
-from regard.models import DECODERS, Decoder
+from regard.models import Decoder
+from regard.settings.presets import DECODERS
 from regard.text import Tokenizer, TokenizerConfig
 
 END = "<|endoftext|>"

@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 from regard.decode import DecodeConfig, decode
 from regard.hub import HubWarning, read_decoder, write_folder
-from regard.models import DECODERS
+from regard.settings.presets import DECODERS
 from tests.hub.gpts import (
     END,
     TEXTS,

@@ -21,8 +21,8 @@ from regard.hub import (
     write_folder,
 )
 from regard.hub.files import write_tensors
-from regard.models import DecoderConfig
-from regard.nn.recurrent import RecurrentConfig
+from regard.settings.models import DecoderConfig
+from regard.settings.network import RecurrentConfig
 from tests.hub.gpts import build, change, own, refused, save, tensors
 from tests.hub.test_hostile import Harm
 from tests.hub.toys import toy

@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 from regard.hub import HubError, HubWarning, head_kind, is_foreign, read_folder
-from regard.models.heads import ClassifyConfig, EmbedConfig, MaskedConfig, SpanConfig, TagConfig
+from regard.settings.models import ClassifyConfig, EmbedConfig, MaskedConfig, SpanConfig, TagConfig
 from tests.hub.toys import CASES, HEADS, PAIRS, TEXTS, batch, build, headed, save, scores_of, toy
 
 TIGHT = {"rtol": 1e-5, "atol": 1e-5}

@@ -8,7 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from regard.hub import HubError, HubWarning, is_foreign, read_folder, write_folder
-from regard.models.heads import EmbedConfig, PoolConfig
+from regard.settings.models import EmbedConfig, PoolConfig
 from tests.hub.toys import batch, headed, toy
 
 TIGHT = {"rtol": 1e-5, "atol": 1e-5}

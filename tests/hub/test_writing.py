@@ -11,9 +11,10 @@ from torch.testing import assert_close
 from regard.config import from_dict, to_dict
 from regard.hub import Checkpoint, HubError, HubWarning, read_folder, write_folder
 from regard.hub.files import write_tensors
-from regard.models import ENCODERS, Headed, HeadedConfig
-from regard.models.heads import ClassifyConfig, EmbedConfig, MaskedConfig, PoolConfig, TagConfig
-from regard.nn.recurrent import RecurrentConfig
+from regard.models import Headed, HeadedConfig
+from regard.settings.models import ClassifyConfig, EmbedConfig, MaskedConfig, PoolConfig, TagConfig
+from regard.settings.network import RecurrentConfig
+from regard.settings.presets import ENCODERS
 from regard.text import Tokenizer, TokenizerConfig
 from tests.hub.toys import CASES, PAIRS, TEXTS, batch, build, headed, save, scores_of, toy
 

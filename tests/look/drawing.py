@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from regard.models.heads import EmbedConfig
+from regard.settings.models import EmbedConfig
 from regard.tasks.embedding.embedder import Embedder
 from tests.tasks.encoders import toys
 

@@ -10,7 +10,7 @@ from regard.config import ConfigError
 from regard.look import explore
 from regard.look.explorer.explorer import Explorer
 from regard.models.decoder import Decoder
-from regard.models.presets import gpt
+from regard.settings.presets import gpt
 from regard.tasks.language.generator import Generator
 from tests.look.browser.models import translator
 from tests.tasks import copying

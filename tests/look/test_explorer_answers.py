@@ -4,7 +4,7 @@ import pytest
 
 from regard.look.explorer.answers import asked
 from regard.look.explorer.explorer import Explorer, Refused
-from regard.models.heads import EmbedConfig, SpanConfig
+from regard.settings.models import EmbedConfig, SpanConfig
 from regard.tasks.answering.answerer import Answerer
 from regard.tasks.embedding.embedder import Embedder
 from tests.tasks.encoders import toys

@@ -11,7 +11,7 @@ from regard.data.packing import pack
 from regard.decode import DecodeConfig
 from regard.look.explorer.completion import LISTED, STEP, asked
 from regard.look.explorer.explorer import Explorer, Refused
-from regard.models.heads import EmbedConfig
+from regard.settings.models import EmbedConfig
 from regard.tasks.embedding.embedder import Embedder
 from tests.tasks.encoders import toys
 from tests.tasks.language import scripted

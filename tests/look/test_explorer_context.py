@@ -9,7 +9,7 @@ import torch
 from regard.layout import Layout
 from regard.look.explorer.context import EXAMPLES, asked
 from regard.look.explorer.explorer import Explorer, Refused
-from regard.models.heads import EmbedConfig
+from regard.settings.models import EmbedConfig
 from regard.tasks.classification.classifier import Classifier
 from regard.tasks.embedding.embedder import Embedder
 from tests.look.drawing import cosines, embedder

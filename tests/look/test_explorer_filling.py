@@ -4,7 +4,7 @@ import pytest
 
 from regard.look.explorer.explorer import Explorer, Refused
 from regard.look.explorer.filling import asked, parts
-from regard.models.heads import EmbedConfig, MaskedConfig
+from regard.settings.models import EmbedConfig, MaskedConfig
 from regard.tasks.embedding.embedder import Embedder
 from regard.tasks.pretraining.filler import Filler
 from regard.text import Specials, Tokenizer, TokenizerConfig

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from regard.look.explorer.explorer import Explorer, Refused
 from regard.look.explorer.labels import asked
-from regard.models.heads import ClassifyConfig, EmbedConfig, PoolConfig, TagConfig
+from regard.settings.models import ClassifyConfig, EmbedConfig, PoolConfig, TagConfig
 from regard.tasks.classification.classifier import Classifier
 from regard.tasks.embedding.embedder import Embedder
 from regard.tasks.tagging.tagger import Tagger, log_softmax

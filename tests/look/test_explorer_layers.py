@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from regard.look.explorer.explorer import Explorer, Refused
 from regard.look.explorer.layers import LISTED, PAGE, asked
-from regard.models.heads import ClassifyConfig, EmbedConfig, MaskedConfig, PoolConfig, TagConfig
+from regard.settings.models import ClassifyConfig, EmbedConfig, MaskedConfig, PoolConfig, TagConfig
 from regard.tasks.classification.classifier import Classifier
 from regard.tasks.embedding.embedder import Embedder
 from regard.tasks.language.generator import Generator

@@ -19,10 +19,9 @@ from regard.look.tracing import trace
 from regard.models.decoder import Decoder
 from regard.models.encoder import Encoder
 from regard.models.headed import Headed, HeadedConfig
-from regard.models.heads import ClassifyConfig, EmbedConfig, MaskedConfig, TagConfig
-from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from regard.nn.multihead import AttentionConfig
-from regard.nn.positions import PositionsConfig
+from regard.models.seq2seq import Seq2Seq
+from regard.settings.models import ClassifyConfig, EmbedConfig, MaskedConfig, Seq2SeqConfig, TagConfig
+from regard.settings.network import AttentionConfig, PositionsConfig
 from regard.tasks.base.predictor import save
 from regard.tasks.base.reading import Reader
 from regard.tasks.classification.classifier import Classifier

@@ -12,7 +12,7 @@ from rich.console import Console
 from regard.config import ConfigError
 from regard.look import plot_commands
 from regard.look.plot_curves import read_runs
-from regard.models.heads import EmbedConfig
+from regard.settings.models import EmbedConfig
 from regard.tasks.base.folder import FolderError
 from regard.tasks.embedding.embedder import Embedder
 from regard.text import DataError

@@ -14,12 +14,12 @@ from regard.look.tracing import trace
 from regard.models.decoder import Decoder
 from regard.models.encoder import Encoder
 from regard.models.headed import Headed, HeadedConfig
-from regard.models.heads import ClassifyConfig, MaskedConfig, PoolConfig
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.attention import weigh
 from regard.nn.masks import Mask
 from regard.nn.multihead import CrossAttention, SelfAttention
 from regard.nn.recurrent import RecurrentEncoder
+from regard.settings.models import ClassifyConfig, MaskedConfig, PoolConfig
 from tests.models.families import BODIES, LONG, MODERN, VOCABULARY, decoder, encoder, seq2seq, transformer
 
 EVERY = {**BODIES, **LONG}

@@ -17,7 +17,7 @@ from regard.look.tracing import trace
 from regard.look.words import Tokens, merge_words, rollout, trace_rollout
 from regard.models.decoder import Decoder
 from regard.models.headed import Headed, HeadedConfig
-from regard.models.heads import MaskedConfig, TagConfig
+from regard.settings.models import MaskedConfig, TagConfig
 from regard.tasks.base.reading import Reader
 from regard.tasks.language.generator import Generator
 from regard.tasks.pretraining.filler import Filler

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from regard.data import pack
 from regard.meaning.context import Moves, render, word_in_context
-from regard.models.heads import EmbedConfig
+from regard.settings.models import EmbedConfig
 from regard.tasks.base.encoders import loaded, open_encoder
 from regard.tasks.base.reading import Reader
 from regard.tasks.embedding.embedder import Embedder

@@ -12,7 +12,7 @@ from rich.console import Console
 from regard.config import ConfigError
 from regard.hub import Checkpoint
 from regard.meaning import commands, words
-from regard.models.heads import EmbedConfig
+from regard.settings.models import EmbedConfig
 from regard.tasks.base.encoders import save_checkpoint
 from regard.tasks.classification import commands as classification
 from regard.tasks.embedding.embedder import open_embedder

@@ -2,15 +2,16 @@
 
 import dataclasses
 
-from regard.models.decoder import DecoderConfig
-from regard.models.encoder import EncoderConfig
-from regard.models.seq2seq import Seq2SeqConfig
-from regard.nn.embedding import EmbeddingConfig
-from regard.nn.layers import FeedForwardConfig, NormConfig
-from regard.nn.multihead import AttentionConfig
-from regard.nn.positions import PositionsConfig
-from regard.nn.recurrent import RecurrentConfig
-from regard.nn.stacks import TransformerConfig
+from regard.settings.models import DecoderConfig, EncoderConfig, Seq2SeqConfig
+from regard.settings.network import (
+    AttentionConfig,
+    EmbeddingConfig,
+    FeedForwardConfig,
+    NormConfig,
+    PositionsConfig,
+    RecurrentConfig,
+    TransformerConfig,
+)
 
 VOCABULARY = 16
 D_MODEL = 32

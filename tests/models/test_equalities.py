@@ -15,8 +15,9 @@ from torch.testing import assert_close
 from regard.layout import Layout
 from regard.models.decoder import Decoder
 from regard.models.encoder import Encoder
-from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from regard.models.seq2seq import Seq2Seq
 from regard.nn.masks import Mask
+from regard.settings.models import Seq2SeqConfig
 from tests.models.families import BODIES, LONG, MODERN, VOCABULARY, decoder, encoder, seq2seq, transformer
 
 FAMILIES = pytest.mark.parametrize("family", [*BODIES.values(), *LONG.values()], ids=[*BODIES, *LONG])

@@ -10,22 +10,13 @@ from torch.testing import assert_close
 
 from regard.config import from_dict, to_dict
 from regard.layout import Layout
-from regard.models import ENCODERS
 from regard.models.headed import Headed, HeadedConfig
-from regard.models.heads import (
-    ClassifyConfig,
-    ClassifyHead,
-    EmbedConfig,
-    EmbedHead,
-    MaskedConfig,
-    MaskedHead,
-    Pool,
-    PoolConfig,
-    TagConfig,
-    TagHead,
-)
-from regard.nn.initialize import InitialConfig, initialize
+from regard.models.heads import ClassifyHead, EmbedHead, MaskedHead, Pool, TagHead
+from regard.nn.initialize import initialize
 from regard.nn.pooling import Pooler
+from regard.settings.models import ClassifyConfig, EmbedConfig, MaskedConfig, PoolConfig, TagConfig
+from regard.settings.network import InitialConfig
+from regard.settings.presets import ENCODERS
 
 LAYOUT = Layout.of([3, 1, 4])
 

@@ -6,9 +6,9 @@ import torch
 from regard.layout import Layout
 from regard.models.decoder import Decoder
 from regard.models.headed import Headed, HeadedConfig
-from regard.models.heads import ClassifyConfig, EmbedConfig, MaskedConfig, PoolConfig, TagConfig
 from regard.models.seq2seq import Seq2Seq
-from regard.nn.layers import FeedForwardConfig, NormConfig
+from regard.settings.models import ClassifyConfig, EmbedConfig, MaskedConfig, PoolConfig, TagConfig
+from regard.settings.network import FeedForwardConfig, NormConfig
 from tests.models.families import BODIES, LONG, VOCABULARY, decoder, encoder, seq2seq, transformer
 from tests.models.watching import changed, watched
 

@@ -8,9 +8,10 @@ from torch import Tensor, nn
 from regard.layout import Layout
 from regard.models.decoder import Decoder
 from regard.models.encoder import Encoder
-from regard.models.heads import ClassifyConfig, ClassifyHead, PoolConfig, TagConfig, TagHead
+from regard.models.heads import ClassifyHead, TagHead
 from regard.models.seq2seq import Seq2Seq
-from regard.nn.recurrent import RecurrentConfig
+from regard.settings.models import ClassifyConfig, PoolConfig, TagConfig
+from regard.settings.network import RecurrentConfig
 from tests.models.families import BODIES, D_MODEL, VOCABULARY, decoder, encoder, seq2seq
 
 START, END, FIRST = 0, 1, 2

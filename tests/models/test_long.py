@@ -15,7 +15,7 @@ from torch.testing import assert_close
 from regard.layout import Layout
 from regard.models.decoder import Decoder
 from regard.nn.kernels import attend_cached
-from regard.nn.positions import PositionsConfig
+from regard.settings.network import PositionsConfig
 from tests.models.families import MODERN, VOCABULARY, decoder
 
 TIGHT = {"atol": 1e-10, "rtol": 1e-10}

@@ -9,8 +9,8 @@ from torch import nn
 from regard.config import from_dict, to_dict
 from regard.models.decoder import Decoder
 from regard.models.encoder import Encoder
-from regard.models.presets import DECODERS, ENCODERS, SEQ2SEQ
 from regard.models.seq2seq import Seq2Seq
+from regard.settings.presets import DECODERS, ENCODERS, SEQ2SEQ
 
 
 def count(*modules: nn.Module) -> int:

@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from regard.config import ConfigError, from_dict, to_dict
-from regard.models.encoder import Encoder, EncoderConfig
-from regard.models.presets import ENCODERS
-from regard.models.shape import EncoderShape
-from regard.nn.recurrent import RecurrentConfig
-from regard.nn.stacks import TransformerConfig
+from regard.models.encoder import Encoder
+from regard.settings.models import EncoderConfig
+from regard.settings.network import RecurrentConfig, TransformerConfig
+from regard.settings.presets import ENCODERS
+from regard.settings.shape import EncoderShape
 
 
 @pytest.mark.parametrize("preset", ENCODERS)

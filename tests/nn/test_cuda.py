@@ -11,17 +11,21 @@ import torch
 from torch import Tensor
 
 from regard.layout import Layout
-from regard.models.decoder import Decoder, DecoderConfig
+from regard.models.decoder import Decoder
 from regard.models.encoder import Encoder
-from regard.models.presets import DECODERS, ENCODERS, SEQ2SEQ
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.attention import attend
 from regard.nn.kernels import attend_packed, choose_kernel
-from regard.nn.layers import FeedForwardConfig, NormConfig
 from regard.nn.masks import CAUSAL, FULL, Mask
-from regard.nn.multihead import AttentionConfig
-from regard.nn.positions import PositionsConfig
-from regard.nn.stacks import TransformerConfig
+from regard.settings.models import DecoderConfig
+from regard.settings.network import (
+    AttentionConfig,
+    FeedForwardConfig,
+    NormConfig,
+    PositionsConfig,
+    TransformerConfig,
+)
+from regard.settings.presets import DECODERS, ENCODERS, SEQ2SEQ
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 BF16 = 1e-2

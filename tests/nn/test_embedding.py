@@ -6,8 +6,9 @@ import torch.nn.functional as F
 from torch import nn
 from torch.testing import assert_close
 
-from regard.nn.embedding import Embedding, EmbeddingConfig, VocabularyHead
+from regard.nn.embedding import Embedding, VocabularyHead
 from regard.nn.positions import LearnedPositions, SinusoidalPositions
+from regard.settings.network import EmbeddingConfig
 
 IDS = torch.tensor([4, 1, 4])
 PLACES = torch.tensor([0, 1, 0])

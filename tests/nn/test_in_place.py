@@ -7,9 +7,10 @@ from regard.layout import Layout
 from regard.models.decoder import Decoder
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.in_place import activate_, add_, in_place
-from regard.nn.layers import FeedForward, FeedForwardConfig, NormConfig, Residual, activate
+from regard.nn.layers import FeedForward, Residual, activate
 from regard.nn.packed import pack
 from regard.nn.quantized import quantize
+from regard.settings.network import FeedForwardConfig, NormConfig
 from tests.models.families import BODIES, LONG, VOCABULARY, decoder, seq2seq, transformer
 from tests.models.watching import changed, watched
 

@@ -7,12 +7,11 @@ import torch
 from torch import nn
 
 from regard.models.decoder import Decoder
-from regard.models.encoder import Encoder, EncoderConfig
-from regard.models.presets import DECODERS, ENCODERS, SEQ2SEQ
+from regard.models.encoder import Encoder
 from regard.models.seq2seq import Seq2Seq
-from regard.nn.initialize import InitialConfig
-from regard.nn.positions import PositionsConfig
-from regard.nn.recurrent import RecurrentConfig
+from regard.settings.models import EncoderConfig
+from regard.settings.network import InitialConfig, PositionsConfig, RecurrentConfig
+from regard.settings.presets import DECODERS, ENCODERS, SEQ2SEQ
 
 
 def test_projections_that_share_a_matrix_start_as_if_each_were_alone():

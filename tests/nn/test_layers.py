@@ -9,13 +9,19 @@ from torch.testing import assert_close
 
 from regard.bench.peers import copy_layer, torch_encoder
 from regard.layout import Layout
-from regard.nn.initialize import InitialConfig, initialize
-from regard.nn.layers import FeedForward, FeedForwardConfig, NormConfig, Residual, build_norm
+from regard.nn.initialize import initialize
+from regard.nn.layers import FeedForward, Residual, build_norm
 from regard.nn.masks import Mask
-from regard.nn.multihead import AttentionConfig
-from regard.nn.positions import PositionsConfig
-from regard.nn.stacks import Stack, TransformerConfig
+from regard.nn.stacks import Stack
 from regard.nn.state import Memory
+from regard.settings.network import (
+    AttentionConfig,
+    FeedForwardConfig,
+    InitialConfig,
+    NormConfig,
+    PositionsConfig,
+    TransformerConfig,
+)
 
 NOWHERE = PositionsConfig(kind="none")
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}

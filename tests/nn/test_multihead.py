@@ -6,10 +6,11 @@ from torch.testing import assert_close
 
 from regard.layout import Layout
 from regard.nn.attention import attend
-from regard.nn.initialize import InitialConfig, initialize
+from regard.nn.initialize import initialize
 from regard.nn.masks import CAUSAL, FULL, Mask
-from regard.nn.multihead import AttentionConfig, CrossAttention, SelfAttention
+from regard.nn.multihead import CrossAttention, SelfAttention
 from regard.nn.positions import AlibiBias, RelativeBias, RotaryPositions
+from regard.settings.network import AttentionConfig, InitialConfig
 
 LAYOUT = Layout.of([3, 5, 2])
 MEMORY = Layout.of([4, 2, 6])

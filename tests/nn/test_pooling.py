@@ -5,8 +5,9 @@ import torch
 from torch.testing import assert_close
 
 from regard.layout import Layout
-from regard.nn.initialize import InitialConfig, initialize
+from regard.nn.initialize import initialize
 from regard.nn.pooling import AttentionPooling, ScoredAttention, pool_ends, pool_max, pool_mean
+from regard.settings.network import InitialConfig
 
 QUERIES, KEYS = Layout.of([2, 1, 3]), Layout.of([4, 2, 5])
 

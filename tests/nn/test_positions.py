@@ -12,7 +12,6 @@ from torch.testing import assert_close
 from regard.nn.positions import (
     AlibiBias,
     LearnedPositions,
-    PositionsConfig,
     RelativeBias,
     RotaryPositions,
     SinusoidalPositions,
@@ -20,6 +19,7 @@ from regard.nn.positions import (
     rotary_positions,
     scaled_frequencies,
 )
+from regard.settings.network import PositionsConfig
 
 
 def encode(d_model: int, length: int, base: float = 10_000.0) -> torch.Tensor:

@@ -6,9 +6,10 @@ from torch import nn
 from torch.testing import assert_close
 
 from regard.layout import Layout
-from regard.nn.initialize import InitialConfig, initialize
-from regard.nn.recurrent import RecurrentConfig, RecurrentDecoder, RecurrentEncoder
+from regard.nn.initialize import initialize
+from regard.nn.recurrent import RecurrentDecoder, RecurrentEncoder
 from regard.nn.state import Memory
+from regard.settings.network import InitialConfig, RecurrentConfig
 
 LAYOUT = Layout.of([3, 0, 5, 1, 5])
 

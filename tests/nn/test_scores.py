@@ -19,11 +19,11 @@ from regard.look.tracing import trace
 from regard.models.decoder import Decoder
 from regard.models.encoder import Encoder
 from regard.models.seq2seq import Seq2Seq
-from regard.nn.attention import SCORES, AdditiveScore, attend, dot_scores
-from regard.nn.embedding import EmbeddingConfig
-from regard.nn.multihead import AttentionConfig, CrossAttention, SelfAttention
+from regard.nn.attention import AdditiveScore, attend, dot_scores
+from regard.nn.multihead import CrossAttention, SelfAttention
 from regard.nn.positions import AlibiBias, RelativeBias
 from regard.plugins import load_plugin, unload_plugin
+from regard.settings.network import SCORES, AttentionConfig, EmbeddingConfig
 from tests.models.families import VOCABULARY, decoder, encoder, seq2seq, transformer
 
 PARTS = Path(__file__).parents[1] / "plugins" / "parts.py"

@@ -17,9 +17,10 @@ from torch import Tensor, nn
 
 import regard
 from regard.config import to_dict
-from regard.data import BatchConfig, Packed, Plan, pack_flat, ragged
-from regard.models.shape import EncoderShape
+from regard.data import Packed, Plan, pack_flat, ragged
 from regard.nn.pooling import pool_mean
+from regard.settings.shape import EncoderShape
+from regard.settings.training import AverageConfig, BatchConfig, OptimizerConfig, TrainConfig
 from regard.tasks.base.encoders import build, find_start, open_reader
 from regard.tasks.base.evaluation import say_figures
 from regard.tasks.base.feed import Batch, PlannedFeed
@@ -30,10 +31,7 @@ from regard.tasks.base.settle import settle_longest, settle_tokenizer
 from regard.tasks.base.suited import suited_encoder
 from regard.tasks.base.task import EvaluateOptions
 from regard.text import TokenizerConfig, read_lines
-from regard.train.average import AverageConfig
 from regard.train.objectives import Sums
-from regard.train.optim import OptimizerConfig
-from regard.train.trainer import TrainConfig
 
 # positions: one trained direction, further along it the later a token comes
 

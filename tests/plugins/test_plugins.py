@@ -21,8 +21,8 @@ from regard import cli, plugins
 from regard.config import ConfigError
 from regard.layout import Layout
 from regard.look.explorer.explorer import Explorer, Refused
-from regard.nn.positions import PositionsConfig
 from regard.plugins import LOADED, load_plugin, unload_plugin
+from regard.settings.network import PositionsConfig
 from regard.tasks.base.folder import FolderError
 from tests.conftest import ROOT
 from tests.tasks import tiny

@@ -21,13 +21,15 @@ from torch import Tensor, nn
 
 import regard
 from regard.config import from_dict
-from regard.data.corruption import Corruption, MaskingConfig
+from regard.data.corruption import Corruption
 from regard.layout import Layout
 from regard.look import claims
-from regard.models.decoder import Decoder, DecoderConfig
-from regard.models.encoder import Encoder, EncoderConfig
+from regard.models.decoder import Decoder
+from regard.models.encoder import Encoder
 from regard.models.headed import Headed, HeadedConfig
-from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from regard.models.seq2seq import Seq2Seq
+from regard.settings.models import DecoderConfig, EncoderConfig, Seq2SeqConfig
+from regard.settings.training import MaskingConfig
 from regard.tasks import run
 from regard.tasks.base import job as jobs
 from regard.tasks.registry import as_recipe

@@ -7,12 +7,9 @@ import torch
 import torch.nn.functional as F
 
 from regard.data.packing import pack
-from regard.models.decoder import DecoderConfig
-from regard.models.encoder import EncoderConfig
-from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from regard.nn.embedding import EmbeddingConfig
-from regard.nn.layers import NormConfig
-from regard.nn.positions import PositionsConfig
+from regard.models.seq2seq import Seq2Seq
+from regard.settings.models import DecoderConfig, EncoderConfig, Seq2SeqConfig
+from regard.settings.network import EmbeddingConfig, NormConfig, PositionsConfig
 from regard.tasks.translation.translator import Translator, encode_sources
 from regard.text import Specials, Tokenizer, TokenizerConfig
 from tests.models.families import BODIES, transformer

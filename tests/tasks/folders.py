@@ -10,10 +10,10 @@ import torch
 
 import regard
 from regard.decode import DecodeConfig
-from regard.models.decoder import Decoder, DecoderConfig
-from regard.models.encoder import EncoderConfig
-from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from regard.nn.stacks import TransformerConfig
+from regard.models.decoder import Decoder
+from regard.models.seq2seq import Seq2Seq
+from regard.settings.models import DecoderConfig, EncoderConfig, Seq2SeqConfig
+from regard.settings.network import TransformerConfig
 from regard.tasks.base.predictor import Predictor
 from regard.tasks.classification.classifier import Classifier
 from regard.tasks.language.generator import Generator

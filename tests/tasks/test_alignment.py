@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 from regard.data.packing import pack
 from regard.models import Seq2Seq
-from regard.models.shape import TranslatorConfig
+from regard.settings.shape import TranslatorConfig
 from regard.tasks.translation.alignment import (
     Alignment,
     check_attention,

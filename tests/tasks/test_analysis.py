@@ -15,7 +15,7 @@ from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 from torchmetrics.functional.classification import binary_calibration_error, multiclass_calibration_error
 
 from regard.config import ConfigError
-from regard.models.heads import ClassifyConfig, TagConfig
+from regard.settings.models import ClassifyConfig, TagConfig
 from regard.tasks.base.analysis import (
     Analysis,
     Confused,

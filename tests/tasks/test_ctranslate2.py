@@ -17,11 +17,15 @@ from regard.deploy import exchange
 from regard.deploy import export as exporting
 from regard.deploy.engine import CTranslate2Engine, open_deployed, token_names
 from regard.deploy.export import Agreement, ExportError, export, sampled_texts
-from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from regard.nn.embedding import EmbeddingConfig
-from regard.nn.layers import FeedForwardConfig, NormConfig
-from regard.nn.multihead import AttentionConfig
-from regard.nn.positions import PositionsConfig
+from regard.models.seq2seq import Seq2Seq
+from regard.settings.models import Seq2SeqConfig
+from regard.settings.network import (
+    AttentionConfig,
+    EmbeddingConfig,
+    FeedForwardConfig,
+    NormConfig,
+    PositionsConfig,
+)
 from regard.tasks.base.folder import FolderError, whole, write_json, write_weights
 from regard.tasks.translation import commands
 from regard.tasks.translation.translator import Translator

@@ -16,7 +16,7 @@ import regard
 from regard.cli import main
 from regard.hub import Checkpoint, HubError, write_folder
 from regard.models.headed import Headed
-from regard.models.heads import MaskedConfig
+from regard.settings.models import MaskedConfig
 from regard.tasks.base import header
 from regard.tasks.base.encoders import open_encoder, save_checkpoint
 from regard.tasks.base.folder import FolderError, load_quantized, read_config, write_config, write_weights

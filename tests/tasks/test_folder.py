@@ -11,7 +11,9 @@ from rich.console import Console
 from safetensors.torch import load_file, save_file
 
 from regard.config import ConfigError, from_dict
-from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from regard.disk import DiskFullError
+from regard.models.seq2seq import Seq2Seq
+from regard.settings.models import Seq2SeqConfig
 from regard.tasks import run
 from regard.tasks.base.folder import FolderError, load_weights, read_config, write_weights
 from regard.tasks.base.predictor import save
@@ -153,7 +155,7 @@ def test_weights_on_a_full_disk_leave_those_before(model: Path) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
     try:
-        with pytest.raises(CheckpointError, match=r"model\.safetensors: .*free some space"):
+        with pytest.raises(DiskFullError, match=r"model\.safetensors: .*free some space"):
             write_weights(model, {"a": torch.ones(100_000)})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -16,8 +16,8 @@ from regard.decode import DecodeConfig
 from regard.layout import Layout
 from regard.models.seq2seq import Seq2Seq
 from regard.nn import quantized
-from regard.nn.initialize import InitialConfig
 from regard.nn.quantized import QuantizedLinear, quantize
+from regard.settings.network import InitialConfig
 from regard.tasks.base.folder import FORMAT, FolderError, load_quantized, whole, write_json, write_weights
 from regard.tasks.load import load
 from regard.tasks.translation.translator import Translator

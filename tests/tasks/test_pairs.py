@@ -10,9 +10,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from regard.config import ConfigError
-from regard.data import BatchConfig, Plan
+from regard.data import Plan
 from regard.data.store import Column
 from regard.layout import Layout
+from regard.settings.training import BatchConfig
 from regard.tasks.base.pairs import Corpus, PairFiles, PairsConfig, plain_files, texts
 from regard.tasks.translation.data import PairBatch, PairFeed, build_store, least_tokens, pair_lengths
 from regard.text import DataError, Specials, Tokenizer, TokenizerConfig

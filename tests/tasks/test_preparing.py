@@ -9,9 +9,9 @@ import pytest
 import torch
 from rich.console import Console
 
-from regard.models.seq2seq import Seq2SeqConfig
-from regard.models.shape import TranslatorConfig
 from regard.nn.stacks import is_static
+from regard.settings.models import Seq2SeqConfig
+from regard.settings.shape import TranslatorConfig
 from regard.tasks.base.feed import in_pieces
 from regard.tasks.registry import as_recipe
 from regard.tasks.translation.data import PairFeed

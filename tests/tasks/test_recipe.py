@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from regard.config import ConfigError
-from regard.models.shape import TranslatorConfig
+from regard.settings.shape import TranslatorConfig
 from regard.tasks.base.pairs import PairFiles
 from regard.tasks.base.recipe import recipe_text
 from regard.tasks.registry import as_recipe, read_recipe

@@ -7,15 +7,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data import BatchConfig, Plan
+from regard.data import Plan
 from regard.models.seq2seq import Seq2Seq
-from regard.models.shape import TranslatorConfig
+from regard.settings.shape import TranslatorConfig
+from regard.settings.training import AverageConfig, BatchConfig, LossConfig, OptimizerConfig
 from regard.tasks.translation.data import PairFeed, pair_lengths
 from regard.tasks.translation.train import TranslationLoss
-from regard.train.average import AverageConfig
 from regard.train.engine import Engine
-from regard.train.objectives import HIDDEN, LossConfig
-from regard.train.optim import OptimizerConfig
+from regard.train.objectives import HIDDEN
 from tests.tasks.tiny import Columns
 from tests.train.toys import ALONE
 

@@ -3,7 +3,8 @@ from typing import Any
 import pytest
 import torch
 
-from regard.train.average import Average, AverageConfig
+from regard.settings.training import AverageConfig
+from regard.train.average import Average
 
 
 def walk(average: Average, values: torch.Tensor, steps: range) -> list[torch.Tensor]:

@@ -4,10 +4,9 @@ from typing import Any
 import pytest
 import torch
 
-from regard.train.average import AverageConfig
+from regard.settings.training import AverageConfig, OptimizerConfig
 from regard.train.engine import STATISTICS, Engine
 from regard.train.objectives import HIDDEN, Sums
-from regard.train.optim import OptimizerConfig
 from tests.train.toys import Headed, ToyBatch, batch, engine, joined, loss_of, toy, uneven
 
 

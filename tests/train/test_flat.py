@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from regard.models.presets import SEQ2SEQ
 from regard.models.seq2seq import Seq2Seq
+from regard.settings.presets import SEQ2SEQ
 from regard.train.flat import ALIGNMENT, FlatParameters, Slot
 from tests.train.toys import Headed, toy, uneven
 

@@ -10,19 +10,24 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from regard.layout import Layout
-from regard.models.encoder import Encoder, EncoderConfig
-from regard.models.presets import SEQ2SEQ
+from regard.models.encoder import Encoder
 from regard.models.seq2seq import Seq2Seq
-from regard.nn.embedding import EmbeddingConfig
-from regard.nn.initialize import InitialConfig, initialize
-from regard.nn.layers import FeedForwardConfig
-from regard.nn.multihead import AttentionConfig
-from regard.nn.positions import PositionsConfig
-from regard.nn.stacks import Stack, TransformerConfig
-from regard.train.average import AverageConfig
+from regard.nn.initialize import initialize
+from regard.nn.stacks import Stack
+from regard.settings.models import EncoderConfig
+from regard.settings.network import (
+    AttentionConfig,
+    EmbeddingConfig,
+    FeedForwardConfig,
+    InitialConfig,
+    PositionsConfig,
+    TransformerConfig,
+)
+from regard.settings.presets import SEQ2SEQ
+from regard.settings.training import AverageConfig, OptimizerConfig
 from regard.train.flat import FlatParameters
 from regard.train.muon import FlatMuon, layer_matrices, orthogonal
-from regard.train.optim import FlatAdam, OptimizerConfig
+from regard.train.optim import FlatAdam
 from tests.train.test_trainer import assert_same_run, stopping
 from tests.train.toys import WORDS, Run, ToyBatch, batch, engine, loss_of, toy
 

@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.train.objectives import HIDDEN, LossConfig, agreeing_loss, disagreement, token_loss
+from regard.settings.training import LossConfig
+from regard.train.objectives import HIDDEN, agreeing_loss, disagreement, token_loss
 
 LABELS = torch.tensor([3, HIDDEN, 0, 6, HIDDEN])
 

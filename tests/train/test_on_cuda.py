@@ -8,17 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data import BatchConfig, Plan
+from regard.data import Plan
 from regard.models.seq2seq import Seq2Seq
-from regard.models.shape import TranslatorConfig
 from regard.nn.layers import TransformerLayer
 from regard.nn.positions import PositionTable
+from regard.settings.shape import TranslatorConfig
+from regard.settings.training import AverageConfig, BatchConfig, LossConfig, OptimizerConfig
 from regard.tasks.translation.data import PairFeed, pair_lengths
 from regard.tasks.translation.train import TranslationLoss
-from regard.train.average import AverageConfig
 from regard.train.engine import Engine
-from regard.train.objectives import LossConfig
-from regard.train.optim import OptimizerConfig
 from regard.train.ranks import Ranks
 from tests.tasks.tiny import Columns
 

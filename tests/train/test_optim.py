@@ -5,8 +5,9 @@ import pytest
 import torch
 from torch import nn
 
+from regard.settings.training import OptimizerConfig
 from regard.train.flat import FlatParameters
-from regard.train.optim import FlatAdam, OptimizerConfig, learning_rate
+from regard.train.optim import FlatAdam, learning_rate
 from tests.train.toys import batch, loss_of, toy, uneven
 
 SETTINGS = OptimizerConfig(weight_decay=0.1, betas=(0.9, 0.95), eps=1e-6)

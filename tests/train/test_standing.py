@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from regard.settings.training import AverageConfig
 from regard.train import checkpoint
-from regard.train.average import AverageConfig
 from regard.train.checkpoint import CheckpointError
 from tests.train.toys import Run
 

@@ -11,13 +11,13 @@ import torch
 from safetensors.torch import load_file
 
 from regard.data.batches import prefetch
-from regard.train.average import AverageConfig
+from regard.settings.training import AverageConfig, OptimizerConfig, TrainConfig
 from regard.train.checkpoint import CheckpointError
 from regard.train.objectives import Sums
-from regard.train.optim import OptimizerConfig, learning_rate
+from regard.train.optim import learning_rate
 from regard.train.report import read_log
 from regard.train.standing import Standing
-from regard.train.trainer import TOLERATED, TrainConfig, TrainingError
+from regard.train.trainer import TOLERATED, TrainingError
 from tests.train.toys import WORDS, Headed, Run, Toy, ToyBatch, loss_of, toy, uneven
 
 AVERAGES = [AverageConfig(decay=0.9), AverageConfig(kind="last", last=2), AverageConfig(kind="none")]

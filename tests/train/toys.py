@@ -11,12 +11,11 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from regard.train.average import AverageConfig
+from regard.settings.training import AverageConfig, OptimizerConfig, TrainConfig
 from regard.train.engine import Engine
 from regard.train.objectives import HIDDEN, Sums, token_loss
-from regard.train.optim import OptimizerConfig
 from regard.train.ranks import Ranks
-from regard.train.trainer import TrainConfig, Trainer
+from regard.train.trainer import Trainer
 
 WORDS = 11
 ALONE = Ranks(rank=0, count=1, device=torch.device("cpu"))

@@ -21,9 +21,9 @@ from regard.bench.peers import torch_encoder
 from regard.bench.results import BenchError, Report, Row, compared, named, processor, report
 from regard.bench.timing import OURS, one_round
 from regard.layout import Layout
-from regard.nn.initialize import InitialConfig, initialize
-from regard.nn.positions import PositionsConfig
-from regard.nn.stacks import Stack, TransformerConfig
+from regard.nn.initialize import initialize
+from regard.nn.stacks import Stack
+from regard.settings.network import InitialConfig, PositionsConfig, TransformerConfig
 from regard.tasks.base.terminal import say
 from regard.text import Table, Tokenizer, TokenizerConfig, read_lines, read_table_lines
 

@@ -23,7 +23,7 @@ from regard.decode.captured import CapturedStepper
 from regard.hub.families import GPT2
 from regard.hub.weights import read_weights
 from regard.models.decoder import Decoder
-from regard.models.presets import gpt
+from regard.settings.presets import gpt
 from regard.tasks.base.faster import Faster
 
 TITLE = "Continuing a text on the CPU: GPT-2's small shape, against generate of transformers"

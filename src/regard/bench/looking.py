@@ -25,7 +25,7 @@ from regard.look.explorer.explorer import Explorer
 from regard.look.server import Server
 from regard.look.tracing import Trace
 from regard.models.decoder import Decoder
-from regard.models.presets import gpt
+from regard.settings.presets import gpt
 from regard.tasks.base.terminal import say
 from regard.tasks.embedding.embedder import Embedder
 from regard.tasks.language.generator import Generator

@@ -28,11 +28,12 @@ from regard.data.packing import Packed, Shape, filled
 from regard.layout import Layout
 from regard.models.decoder import Decoder
 from regard.models.headed import Headed, HeadedConfig
-from regard.models.heads import MaskedConfig
-from regard.models.presets import DECODERS, ENCODERS, SEQ2SEQ
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.layers import TransformerLayer
-from regard.nn.stacks import TransformerConfig
+from regard.settings.models import MaskedConfig
+from regard.settings.network import TransformerConfig
+from regard.settings.presets import DECODERS, ENCODERS, SEQ2SEQ
+from regard.settings.training import AverageConfig, OptimizerConfig
 from regard.tasks.base.terminal import say
 from regard.tasks.language.data import BlockBatch
 from regard.tasks.language.train import LanguageLoss
@@ -41,10 +42,8 @@ from regard.tasks.pretraining.train import PretrainLoss
 from regard.tasks.translation.data import PairBatch
 from regard.tasks.translation.recipe import TranslateLossConfig
 from regard.tasks.translation.train import TranslationLoss
-from regard.train.average import AverageConfig
 from regard.train.engine import Engine
 from regard.train.objectives import HIDDEN
-from regard.train.optim import OptimizerConfig
 from regard.train.ranks import Ranks
 
 TITLE = "Training on one NVIDIA GPU in bfloat16, against transformers"

@@ -36,7 +36,8 @@ from regard.decode import DecodeConfig
 from regard.deploy.engine import token_names
 from regard.deploy.export import write_engine
 from regard.models.seq2seq import Seq2Seq
-from regard.nn.stacks import Stack, TransformerConfig
+from regard.nn.stacks import Stack
+from regard.settings.network import TransformerConfig
 from regard.tasks.base.faster import Precision
 from regard.tasks.base.folder import FORMAT, whole, write_json, write_weights
 from regard.tasks.base.terminal import say

@@ -14,13 +14,12 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from regard.models.decoder import DecoderConfig
-from regard.models.encoder import EncoderConfig
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.layers import Residual, TransformerLayer
 from regard.nn.multihead import CrossAttention, SelfAttention
-from regard.nn.positions import PositionsConfig
-from regard.nn.stacks import Stack, TransformerConfig
+from regard.nn.stacks import Stack
+from regard.settings.models import DecoderConfig, EncoderConfig
+from regard.settings.network import PositionsConfig, TransformerConfig
 
 POSITIONS = 512
 

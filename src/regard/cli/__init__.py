@@ -7,14 +7,15 @@ do plugins, which are loaded before the commands are known: regard --plugin mine
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
 import typer
 
-from regard import __version__
 from regard.cli import core
 from regard.cli.plot import plot_app
+from regard.disk import full_disk
 from regard.lab import cli as lab
 from regard.machine import cli as machine
 from regard.meaning import cli as meaning
@@ -24,6 +25,8 @@ from regard.tasks import registry
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from regard import __version__
+
         typer.echo(f"regard {__version__}")
         raise typer.Exit
 
@@ -72,12 +75,31 @@ def main() -> None:
         if _is_unknown(app, sys.argv[1:]):  # a plugin that is installed may have the command
             load_installed()
             app = build()
-        app()
+        with _writing():
+            app()
     except (ValueError, OSError, RuntimeError, MemoryError) as error:
         if os.environ.get("REGARD_TRACEBACK") or not _is_told(error):
             raise
         typer.echo(f"error: {_out_of_memory(error) or error}", err=True)
         sys.exit(1)
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    """What is printed is written out within: a disk that is full, or a reader that has gone, is told here,
+    and not once more when the process ends."""
+    try:
+        with full_disk("standard output"):
+            try:
+                yield
+            finally:
+                sys.stdout.flush()
+    except OSError as error:
+        with suppress(OSError, ValueError):  # what is no file of the system's has nothing to write out
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            sys.exit(1)
+        raise
 
 
 def _load_plugins(argv: list[str]) -> None:

@@ -74,13 +74,18 @@ def train(
     """Train a model as a recipe says."""
     from functools import partial
 
-    from regard.tasks import run
-    from regard.tasks.seeds import train_seeds
+    from regard.tasks.registry import read_recipe
 
     values = [*(settings or []), *([] if seed is None else [f"train.seed={seed}", f"batch.seed={seed}"])]
     if recipe is not None and "=" in recipe:  # with --resume, the first value may stand in the recipe's place
         values.insert(0, recipe)
         recipe = None
+    if recipe is not None:
+        read_recipe(recipe, values)  # a mistake in it is told before torch is imported
+
+    from regard.tasks import run
+    from regard.tasks.seeds import train_seeds
+
     if dry_run:
         run.dry_run(recipe, *values, device=device)
         return

@@ -5,12 +5,11 @@ plan = Plan([store["source"].lengths], BatchConfig(tokens=4096))
 packed = [pack([store["source"][i] for i in batch]) for batch in plan.batches(epoch=0, step=0)]
 """
 
-from regard.data.batches import BatchConfig, Plan, prefetch
+from regard.data.batches import Plan, prefetch
 from regard.data.packing import Packed, Shape, pack, pack_flat, spread
 from regard.data.store import Column, Store, StoreError, fingerprint, id_type, open_or_build, ragged
 
 __all__ = [
-    "BatchConfig",
     "Column",
     "Packed",
     "Plan",

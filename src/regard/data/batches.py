@@ -11,7 +11,6 @@ only change when a batch is made, never what is in it.
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -19,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.data.packing import Shape
+from regard.settings.training import BatchConfig
 
 Made = TypeVar("Made")
 Indices = npt.NDArray[np.int64]
@@ -29,26 +29,6 @@ JITTER = 0.1
 FEW = 100
 """Up to so many batches in an epoch, the emptiness of the last one shows: slightly smaller batches may divide
 the examples more evenly."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BatchConfig:
-    tokens: int = 4096
-    """At most so many slots in a batch, on the side with more tokens; the other side's are in proportion.
-    Where an epoch has few batches, up to a tenth may be taken off so that they fill evenly."""
-    parts: int = 1
-    """Batches that make up one step: gradients are accumulated over them, or ranks share them out."""
-    seed: int = 0
-    """The order of the examples is a function of it, the epoch and the step."""
-
-    def __post_init__(self) -> None:
-        for name in ("tokens", "parts", "seed"):
-            if not isinstance(value := getattr(self, name), int | np.integer):
-                raise TypeError(f"batch.{name}={value!r} is no whole number: choose one")
-        if self.tokens < 1 or self.parts < 1:
-            raise ValueError(f"batch.tokens={self.tokens} and batch.parts={self.parts} must be at least 1")
-        if self.seed < 0:
-            raise ValueError(f"batch.seed={self.seed} cannot seed anything: choose 0 or more")
 
 
 class Plan:

@@ -23,14 +23,14 @@ import unicodedata
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from math import ceil
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from tokenizers import pre_tokenizers
 
-from regard.config import check_choices
 from regard.data.hashing import uniform
+from regard.settings.training import LONGEST_SPAN, MaskingConfig
 from regard.text.specials import BYTES
 from regard.text.tokenizer import Tokenizer
 
@@ -38,8 +38,6 @@ Ids = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
-LONGEST_SPAN = 10
-"""In words."""
 
 WORD = 2.0
 """Tokens of the word that a token drawn at random is in, about; only `Corruption.most` asks."""
@@ -48,42 +46,6 @@ _CHOICE, _KIND, _TOKEN = range(3)  # what a random number is for
 
 _UNSPACED = ("CJK UNIFIED", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
 _BYTE_LETTERS = frozenset(pre_tokenizers.ByteLevel.alphabet())
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MaskingConfig:
-    share: float = 0.15
-    """Of the tokens, special ones aside, so many are chosen to be predicted."""
-    mask: float = 0.8
-    """Of the chosen ones, so many are replaced by the mask."""
-    random: float = 0.1
-    """Of the chosen ones, so many are replaced by a token drawn at random; the rest stays as it is."""
-    unit: Literal["token", "word", "span"] = "token"
-    """What is chosen as a whole: a token, a word, or a run of words."""
-    span: float = 3.8
-    """Mean length of a run of words; no run is longer than 10."""
-    fresh: bool = True
-    """Choose anew in every epoch (RoBERTa), or (false) among a few `copies` in turn (BERT)."""
-    copies: int = 10
-    """Different choices for each sequence where they are not fresh; 1 makes all epochs the same."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        if not 0 < self.share <= 1:
-            raise ValueError(f"share={self.share} leaves nothing to learn: choose more than 0, up to 1")
-        if self.mask < 0 or self.random < 0 or self.mask + self.random > 1 + 1e-9:
-            raise ValueError(
-                f"mask={self.mask} and random={self.random} are no shares of what is chosen: "
-                "choose 0 or more, together 1 at most"
-            )
-        longest_mean = (1 + LONGEST_SPAN) / 2
-        if not 1 <= self.span <= longest_mean:
-            raise ValueError(
-                f"span={self.span} cannot be the mean of geometric lengths from 1 to {LONGEST_SPAN}: "
-                f"choose 1 to {longest_mean}"
-            )
-        if self.copies < 1:
-            raise ValueError(f"copies={self.copies} leaves no choice to train on: choose 1 or more")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

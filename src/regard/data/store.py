@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from regard.disk import full_disk
 from regard.text.files import open_bytes
 
 FORMAT = 1
@@ -156,9 +157,10 @@ def open_or_build(
         )
     building = folder.with_name(f"{folder.name}.building-{os.getpid()}")
     shutil.rmtree(building, ignore_errors=True)
-    building.mkdir(parents=True)
     try:
-        _build(building, wanted, columns, rows())
+        with full_disk(folder):
+            building.mkdir(parents=True)
+            _build(building, wanted, columns, rows())
         if not _holds(folder, wanted, columns):
             swap_in(building, folder)
     except OSError:

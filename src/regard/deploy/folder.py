@@ -18,7 +18,8 @@ from typing import Any, Literal
 
 from regard.config import ConfigError, check_choices, from_dict, to_dict
 from regard.decode import DecodeConfig
-from regard.models.seq2seq import Seq2SeqConfig
+from regard.disk import DiskFullError, full_disk
+from regard.settings.models import Seq2SeqConfig
 from regard.tasks.base.folder import EXPORTED, FolderError, read_json, write_json
 
 Precision = Literal["float32", "int8"]
@@ -61,12 +62,15 @@ def written_whole(out: Path) -> Iterator[Path]:
     not reached."""
     partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
     try:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        yield partial
-        partial.replace(out)
+        with full_disk(out):
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir(parents=True)
+            yield partial
+            partial.replace(out)
+    except DiskFullError as error:
+        raise DiskFullError(out, error.why) from error  # what is written into has another name
     except OSError as error:
-        raise ConfigError(f"{out}: could not be written ({error}); free some space") from error
+        raise ConfigError(f"{out}: could not be written ({error}); choose another folder") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 

@@ -16,14 +16,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.config import ConfigError
-from regard.models.decoder import DecoderConfig
-from regard.models.encoder import EncoderConfig
 from regard.nn.layers import Sublayer, TransformerLayer
 from regard.nn.masks import Mask
 from regard.nn.multihead import CrossAttention, SelfAttention
 from regard.nn.positions import PositionTable, RelativeBias
-from regard.nn.recurrent import RecurrentConfig
 from regard.nn.stacks import Stack
+from regard.settings.models import DecoderConfig, EncoderConfig
+from regard.settings.network import RecurrentConfig
 
 LOWEST = -1e30
 """The score of what is hidden."""

@@ -27,11 +27,11 @@ from regard.deploy.onnx_compare import compare_encoder, compare_language
 from regard.deploy.onnx_models import PaddedDecoder, PaddedEncoder, PaddedHeaded, PaddedLanguage, PaddedSteps
 from regard.deploy.onnx_run import Graph, OnnxEngine, library, onnx_translator
 from regard.deploy.onnx_write import Input, write_graph
-from regard.models.decoder import Decoder, DecoderConfig
-from regard.models.encoder import EncoderConfig
+from regard.models.decoder import Decoder
 from regard.models.headed import Headed
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.stacks import Stack
+from regard.settings.models import DecoderConfig, EncoderConfig
 from regard.tasks.base.folder import write_json
 from regard.tasks.base.predictor import Predictor, evaluating
 from regard.tasks.base.reading import EncoderPredictor

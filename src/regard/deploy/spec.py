@@ -19,12 +19,14 @@ from torch import Tensor, nn
 
 from regard.config import ConfigError
 from regard.deploy.engine import token_names
-from regard.models.decoder import Decoder, DecoderConfig
-from regard.models.encoder import Encoder, EncoderConfig
-from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from regard.models.decoder import Decoder
+from regard.models.encoder import Encoder
+from regard.models.seq2seq import Seq2Seq
 from regard.nn.layers import FeedForward, TransformerLayer
-from regard.nn.positions import LearnedPositions, PositionsConfig, SinusoidalPositions
-from regard.nn.stacks import Stack, TransformerConfig
+from regard.nn.positions import LearnedPositions, SinusoidalPositions
+from regard.nn.stacks import Stack
+from regard.settings.models import DecoderConfig, EncoderConfig, Seq2SeqConfig
+from regard.settings.network import PositionsConfig, TransformerConfig
 from regard.text import Tokenizer
 
 ACTIVATIONS = {

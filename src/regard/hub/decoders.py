@@ -1,6 +1,6 @@
 """Language models of GPT-2's family: from its config.json to a configuration of ours, and back.
 
-The shape is `regard.models.presets.gpt`. What its config.json can say and that shape cannot do (scores not
+The shape is `regard.settings.presets.gpt`. What its config.json can say and that shape cannot do (scores not
 scaled, or scaled by the layer; cross-attention) is refused by `regard.hub.keys`.
 """
 
@@ -15,13 +15,16 @@ from regard.hub.families import GPT2
 from regard.hub.files import HubError, HubWarning
 from regard.hub.reading import Facts
 from regard.hub.writing import check_body, require
-from regard.models.decoder import DecoderConfig
-from regard.nn.embedding import EmbeddingConfig
-from regard.nn.initialize import InitialConfig
-from regard.nn.layers import FeedForwardConfig, NormConfig
-from regard.nn.multihead import AttentionConfig
-from regard.nn.positions import PositionsConfig
-from regard.nn.stacks import TransformerConfig
+from regard.settings.models import DecoderConfig
+from regard.settings.network import (
+    AttentionConfig,
+    EmbeddingConfig,
+    FeedForwardConfig,
+    InitialConfig,
+    NormConfig,
+    PositionsConfig,
+    TransformerConfig,
+)
 from regard.text import Tokenizer
 
 _ARCHITECTURES = ("GPT2LMHeadModel", "GPT2Model")

@@ -16,6 +16,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from regard.disk import full_disk
+
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 
@@ -166,7 +168,5 @@ def as_float32(tensor: Tensor, name: str, where: Path) -> Tensor:
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     whole = {name: tensor.detach().cpu().float().contiguous().clone() for name, tensor in tensors.items()}
-    try:
+    with full_disk(path):
         save_file(whole, path, {"format": "pt"})
-    except SafetensorError as error:
-        raise HubError(f"{path}: could not be written ({error}); free some space") from error

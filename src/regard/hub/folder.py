@@ -17,6 +17,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from regard.disk import DiskFullError, full_disk
 from regard.hub import decoders
 from regard.hub.families import DECODERS, ENCODERS, GPT2
 from regard.hub.files import (
@@ -35,9 +36,15 @@ from regard.hub.sentences import MODULES, read_sentences, write_sentences
 from regard.hub.tokens import read_tokenizer, write_tokenizer
 from regard.hub.weights import canonical, check_layers, read_weights, warn_left_out, write_names
 from regard.hub.writing import config_facts, family_of
-from regard.models.decoder import DecoderConfig
 from regard.models.headed import HeadedConfig
-from regard.models.heads import ClassifyConfig, EmbedConfig, HeadConfig, MaskedConfig, TagConfig
+from regard.settings.models import (
+    ClassifyConfig,
+    DecoderConfig,
+    EmbedConfig,
+    HeadConfig,
+    MaskedConfig,
+    TagConfig,
+)
 from regard.text import Tokenizer
 
 
@@ -198,19 +205,27 @@ def write_folder(checkpoint: Checkpoint | DecoderCheckpoint, folder: Path) -> No
     except OSError as error:
         raise HubError(f"{partial}: could not be made ({error.strerror or error})") from error
     try:
-        if isinstance(checkpoint, DecoderCheckpoint):
-            _write_decoder(checkpoint, partial)
-            written = read_decoder(partial)
-            _compare_weights(checkpoint.weights, written.weights)
-            _compare_ids(checkpoint, written)
-        else:
-            _write(checkpoint, partial)
-            _compare(checkpoint, read_folder(partial))
+        with full_disk(folder):
+            _write_whole(checkpoint, partial)
         partial.replace(folder)
+    except DiskFullError as error:
+        raise DiskFullError(folder, error.why) from error  # what is written into has another name
     except OSError as error:
-        raise HubError(f"{folder}: could not be written ({error}); free some space") from error
+        raise HubError(f"{folder}: could not be written ({error}); choose another folder") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _write_whole(checkpoint: Checkpoint | DecoderCheckpoint, folder: Path) -> None:
+    """And read it back."""
+    if isinstance(checkpoint, DecoderCheckpoint):
+        _write_decoder(checkpoint, folder)
+        written = read_decoder(folder)
+        _compare_weights(checkpoint.weights, written.weights)
+        _compare_ids(checkpoint, written)
+    else:
+        _write(checkpoint, folder)
+        _compare(checkpoint, read_folder(folder))
 
 
 def _write(checkpoint: Checkpoint, folder: Path) -> None:

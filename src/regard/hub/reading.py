@@ -15,22 +15,25 @@ from torch import Tensor
 from regard.hub.families import DECODERS, ENCODERS, TABLES, Family
 from regard.hub.files import HubError, read_table
 from regard.hub.keys import check_keys, refuse_code
-from regard.models.encoder import EncoderConfig
-from regard.models.heads import (
+from regard.settings.models import (
     ClassifyConfig,
     EmbedConfig,
+    EncoderConfig,
     HeadConfig,
     MaskedConfig,
     PoolConfig,
     SpanConfig,
     TagConfig,
 )
-from regard.nn.embedding import EmbeddingConfig
-from regard.nn.initialize import InitialConfig
-from regard.nn.layers import FeedForwardConfig, NormConfig
-from regard.nn.multihead import AttentionConfig
-from regard.nn.positions import PositionsConfig
-from regard.nn.stacks import TransformerConfig
+from regard.settings.network import (
+    AttentionConfig,
+    EmbeddingConfig,
+    FeedForwardConfig,
+    InitialConfig,
+    NormConfig,
+    PositionsConfig,
+    TransformerConfig,
+)
 
 Problem = Literal["single", "multi", "number"]
 Activation = Literal["gelu", "gelu_tanh", "relu"]

@@ -28,7 +28,7 @@ from regard.hub.files import (
     write_json,
     write_tensors,
 )
-from regard.models.heads import EmbedConfig, PoolConfig
+from regard.settings.models import EmbedConfig, PoolConfig
 
 MODULES = "modules.json"
 _SETTINGS = "sentence_bert_config.json"

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from regard.hub.families import DENSE, Family
 from regard.hub.files import HubError, HubWarning, as_float32
-from regard.models.decoder import Decoder, DecoderConfig
+from regard.models.decoder import Decoder
 from regard.models.headed import Headed, HeadedConfig
-from regard.models.heads import MaskedConfig
+from regard.settings.models import DecoderConfig, MaskedConfig
 
 
 def canonical(tensors: Mapping[str, Tensor], family: Family, where: Path, *, tied: bool) -> dict[str, Tensor]:

@@ -6,11 +6,17 @@ from typing import Any
 from regard.hub.families import BERT, DISTILBERT, ROBERTA, TABLES, Family
 from regard.hub.files import HubError, HubWarning
 from regard.hub.reading import Problem
-from regard.models.decoder import DecoderConfig
-from regard.models.encoder import EncoderConfig
 from regard.models.headed import HeadedConfig
-from regard.models.heads import ClassifyConfig, EmbedConfig, MaskedConfig, SpanConfig, TagConfig
-from regard.nn.stacks import TransformerConfig
+from regard.settings.models import (
+    ClassifyConfig,
+    DecoderConfig,
+    EmbedConfig,
+    EncoderConfig,
+    MaskedConfig,
+    SpanConfig,
+    TagConfig,
+)
+from regard.settings.network import TransformerConfig
 from regard.text import Tokenizer
 
 _ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "relu": "relu"}

@@ -27,14 +27,18 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.layout import Layout
-from regard.models.encoder import Encoder, EncoderConfig
+from regard.models.encoder import Encoder
 from regard.models.headed import Headed, HeadedConfig
-from regard.models.heads import ClassifyConfig, PoolConfig
-from regard.nn.layers import NormConfig
-from regard.nn.multihead import AttentionConfig, SelfAttention
-from regard.nn.positions import PositionsConfig
-from regard.nn.recurrent import RecurrentConfig, RecurrentEncoder
-from regard.nn.stacks import TransformerConfig
+from regard.nn.multihead import SelfAttention
+from regard.nn.recurrent import RecurrentEncoder
+from regard.settings.models import ClassifyConfig, EncoderConfig, PoolConfig
+from regard.settings.network import (
+    AttentionConfig,
+    NormConfig,
+    PositionsConfig,
+    RecurrentConfig,
+    TransformerConfig,
+)
 from regard.tasks.base.faster import thread_count
 from regard.train.ranks import find_device
 

@@ -15,13 +15,14 @@ from torch import Tensor, nn
 
 from regard.look.heads import check_heads
 from regard.look.parts import Head, Model, Parts, Place, head_count, model_of
-from regard.models.decoder import Decoder, DecoderConfig
-from regard.models.encoder import Encoder, EncoderConfig
+from regard.models.decoder import Decoder
+from regard.models.encoder import Encoder
 from regard.models.headed import Headed
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.multihead import CrossAttention, SelfAttention
 from regard.nn.positions import RelativeBias
-from regard.nn.stacks import TransformerConfig
+from regard.settings.models import DecoderConfig, EncoderConfig
+from regard.settings.network import TransformerConfig
 from regard.tasks.base.predictor import Predictor
 
 OneSide = TypeVar("OneSide", EncoderConfig, DecoderConfig)
@@ -34,7 +35,8 @@ def prune(model: Pruned, heads: Iterable[Head]) -> Pruned:
     saved, loaded and trained. Every layer keeps a head at least, and heads that share keys and values go
     together. Heads of a model that was pruned before are counted as they are now.
 
-    >>> from regard.models import ENCODERS, Encoder
+    >>> from regard.settings.presets import ENCODERS
+    >>> from regard.models import Encoder
     >>> model = Encoder(ENCODERS["tiny"](100))
     >>> smaller = regard.look.prune(model, [("encoder", 0, 1)])
     >>> model.body.each[0].attention.heads - smaller.body.each[0].attention.heads

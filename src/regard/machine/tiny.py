@@ -10,17 +10,29 @@ from typing import Any
 
 import torch
 
-from regard.models.decoder import Decoder, DecoderConfig
-from regard.models.encoder import EncoderConfig
+from regard.models.decoder import Decoder
 from regard.models.headed import Headed, HeadedConfig
-from regard.models.heads import ClassifyConfig, EmbedConfig, HeadConfig, MaskedConfig, SpanConfig, TagConfig
-from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from regard.nn.embedding import EmbeddingConfig
-from regard.nn.layers import FeedForwardConfig, NormConfig
-from regard.nn.multihead import AttentionConfig
-from regard.nn.positions import PositionsConfig
-from regard.nn.recurrent import RecurrentConfig
-from regard.nn.stacks import TransformerConfig
+from regard.models.seq2seq import Seq2Seq
+from regard.settings.models import (
+    ClassifyConfig,
+    DecoderConfig,
+    EmbedConfig,
+    EncoderConfig,
+    HeadConfig,
+    MaskedConfig,
+    Seq2SeqConfig,
+    SpanConfig,
+    TagConfig,
+)
+from regard.settings.network import (
+    AttentionConfig,
+    EmbeddingConfig,
+    FeedForwardConfig,
+    NormConfig,
+    PositionsConfig,
+    RecurrentConfig,
+    TransformerConfig,
+)
 from regard.tasks.answering.answerer import Answerer
 from regard.tasks.base.predictor import Predictor, save
 from regard.tasks.base.reading import Reader

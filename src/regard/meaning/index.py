@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.data.store import swap_in, sweep
+from regard.disk import full_disk
 from regard.meaning import graph as graphs
 from regard.meaning.nearest import Scores, nearest, rescored
 from regard.tasks.base.vectors import (
@@ -136,7 +137,8 @@ class Index:
         shutil.rmtree(building, ignore_errors=True)
         building.mkdir(parents=True)
         try:
-            _write(replace(self, fingerprint=fingerprint), building)
+            with full_disk(folder):
+                _write(replace(self, fingerprint=fingerprint), building)
             swap_in(building, folder)
         finally:
             shutil.rmtree(building, ignore_errors=True)

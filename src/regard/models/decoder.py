@@ -6,40 +6,21 @@
 cached steps equal to the whole pass.
 """
 
-from dataclasses import dataclass, field
 from typing import Any, cast
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.layout import Layout
-from regard.models.encoder import build_embedding, check_widths
+from regard.models.encoder import build_embedding
 from regard.nn import Ids, Stream
-from regard.nn.embedding import EmbeddingConfig, VocabularyHead
-from regard.nn.initialize import InitialConfig, initialize
-from regard.nn.positions import PositionsConfig
-from regard.nn.recurrent import RecurrentConfig, RecurrentDecoder
-from regard.nn.stacks import Stack, TransformerConfig
+from regard.nn.embedding import VocabularyHead
+from regard.nn.initialize import initialize
+from regard.nn.recurrent import RecurrentDecoder
+from regard.nn.stacks import Stack
 from regard.nn.state import Memory, RecurrentState, TransformerState
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DecoderConfig:
-    vocabulary: int
-    """Entries of the vocabulary."""
-    d_model: int = 512
-    """Width of the residual stream."""
-    embedding: EmbeddingConfig = field(default_factory=EmbeddingConfig)
-    positions: PositionsConfig = field(default_factory=PositionsConfig)
-    body: TransformerConfig | RecurrentConfig = field(default_factory=TransformerConfig)
-    tied: bool = True
-    """The output matrix is the embedding's."""
-    head_bias: bool = False
-    """A bias for each entry of the vocabulary."""
-    initial: InitialConfig = field(default_factory=InitialConfig)
-
-    def __post_init__(self) -> None:
-        check_widths(self.vocabulary, self.d_model, self.positions, self.body)
+from regard.settings.models import DecoderConfig
+from regard.settings.network import TransformerConfig
 
 
 class Decoder(nn.Module):

@@ -3,54 +3,21 @@
 x = Body(Embedding(ids))        Body: a Transformer stack that sees both ways, or recurrent layers
 """
 
-from dataclasses import dataclass, field
-
 from torch import nn
 
 from regard.layout import Layout
 from regard.nn import Ids, Stream
-from regard.nn.embedding import Embedding, EmbeddingConfig
-from regard.nn.initialize import InitialConfig, initialize
-from regard.nn.layers import NormConfig, build_norm
+from regard.nn.embedding import Embedding
+from regard.nn.initialize import initialize
+from regard.nn.layers import build_norm
 from regard.nn.masks import Mask
 from regard.nn.pooling import Pooler
-from regard.nn.positions import POSITIONS, PositionsConfig, added_positions
-from regard.nn.recurrent import RecurrentConfig, RecurrentEncoder
-from regard.nn.stacks import Stack, TransformerConfig
+from regard.nn.positions import added_positions
+from regard.nn.recurrent import RecurrentEncoder
+from regard.nn.stacks import Stack
 from regard.nn.state import Memory
-
-Body = TransformerConfig | RecurrentConfig
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EncoderConfig:
-    vocabulary: int
-    """Entries of the vocabulary."""
-    d_model: int = 512
-    """Width of the residual stream."""
-    embedding: EmbeddingConfig = field(default_factory=EmbeddingConfig)
-    positions: PositionsConfig = field(default_factory=PositionsConfig)
-    body: Body = field(default_factory=TransformerConfig)
-    pooler: bool = False
-    """BERT's tanh(W x_first + b), for the heads that want a sequence in that one vector."""
-    initial: InitialConfig = field(default_factory=InitialConfig)
-
-    def __post_init__(self) -> None:
-        check_widths(self.vocabulary, self.d_model, self.positions, self.body)
-
-
-def check_widths(vocabulary: int, d_model: int, positions: PositionsConfig, body: Body) -> None:
-    """What the parts cannot know by themselves."""
-    if vocabulary < 1:
-        raise ValueError(f"vocabulary={vocabulary} must be at least 1")
-    if d_model < 1:
-        raise ValueError(f"d_model={d_model} must be at least 1")
-    if isinstance(body, TransformerConfig):
-        body.attention.width(d_model)
-    elif POSITIONS[positions.kind].rotary or POSITIONS[positions.kind].bias:
-        raise ValueError(
-            f"positions.kind={positions.kind!r} acts inside attention, which a recurrent body has not"
-        )
+from regard.settings.models import Body, EncoderConfig
+from regard.settings.network import EmbeddingConfig, NormConfig, PositionsConfig, TransformerConfig
 
 
 def build_embedding(

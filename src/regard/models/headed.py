@@ -13,9 +13,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.layout import Layout
-from regard.models.encoder import Encoder, EncoderConfig
-from regard.models.heads import HEADS, EmbedConfig, Head
+from regard.models.encoder import Encoder
+from regard.models.heads import HEADS, Head
 from regard.nn import Ids, Stream
+from regard.settings.models import EmbedConfig, EncoderConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,7 +11,7 @@ Language models score by `regard.nn.embedding.VocabularyHead`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import torch
@@ -19,42 +19,24 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.config import check_choices
 from regard.layout import Layout
 from regard.models.encoder import Encoder
 from regard.nn import Stream
 from regard.nn.embedding import VocabularyHead
-from regard.nn.initialize import InitialConfig, initialize
-from regard.nn.pooling import (
-    AttentionPooling,
-    Pooler,
-    Query,
-    Score,
-    pool_ends,
-    pool_first,
-    pool_last,
-    pool_max,
-    pool_mean,
-)
+from regard.nn.initialize import initialize
+from regard.nn.pooling import AttentionPooling, Pooler, pool_ends, pool_first, pool_last, pool_max, pool_mean
 from regard.plugins import Registry
+from regard.settings.models import (
+    ClassifyConfig,
+    EmbedConfig,
+    MaskedConfig,
+    PoolConfig,
+    SpanConfig,
+    TagConfig,
+)
+from regard.settings.network import InitialConfig
 
 Vectors = Float[Tensor, "sequences d_model"]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PoolConfig:
-    kind: Literal["first", "last", "ends", "mean", "max", "attention", "pooler"] = "first"
-    """How a sequence becomes one vector. First is [CLS] where there is one; ends is the last state of each
-    direction of a bidirectional recurrent encoder; pooler is the encoder's own, tanh(W x_first + b), as BERT
-    has it."""
-    query: Query = "trained"
-    """What an attention pool asks with: a vector that learns, one that stays as it was drawn, or ones."""
-    score: Score = "scaled"
-    """How an attention pool compares its query with the tokens: scaled is q . x / sqrt(d), dot is q . x,
-    additive is v . tanh(W q + U x)."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
 
 
 class Pool(nn.Module):
@@ -86,24 +68,6 @@ class Pool(nn.Module):
                 return cast(AttentionPooling, self.attention)(x, layout)
             case "pooler":
                 return cast(Pooler, self.pooler)(x, layout)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MaskedConfig:
-    kind: Literal["masked"] = "masked"
-    next_sentence: bool = False
-    """Also tell whether the second sentence follows the first, from the encoder's pooler."""
-    tied: bool = True
-    """The output matrix is the embedding."""
-    activation: Literal["gelu", "gelu_tanh", "relu"] = "gelu"
-    """Of the dense layer."""
-    eps: float = 1e-12
-    """Of the norm."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        if self.eps <= 0:
-            raise ValueError(f"head.eps={self.eps} must be greater than 0")
 
 
 class MaskedHead(nn.Module):
@@ -159,24 +123,6 @@ class MaskedHead(nn.Module):
         return self.next_sentence(x, layout)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ClassifyConfig:
-    kind: Literal["classify"] = "classify"
-    labels: int = 2
-    """How many there are to choose from; 1 for a number."""
-    pool: PoolConfig = field(default_factory=PoolConfig)
-    inner: Literal["none", "tanh", "relu"] = "none"
-    """A dense layer before the scores, with this activation (RoBERTa: tanh; DistilBERT: relu)."""
-    dropout: float = 0.1
-    """Share of the vector dropped in training."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        if self.labels < 1:
-            raise ValueError(f"head.labels={self.labels} must be at least 1")
-        _check_dropout(self.dropout)
-
-
 class ClassifyHead(nn.Module):
     """A score for each label."""
 
@@ -204,23 +150,6 @@ class ClassifyHead(nn.Module):
         return self.output(self.dropout(vectors))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TagConfig:
-    kind: Literal["tag"] = "tag"
-    tags: int = 2
-    """How many there are to choose from."""
-    words: Literal["first", "mean"] = "first"
-    """What speaks for a word: its first token, or the mean of its tokens."""
-    dropout: float = 0.1
-    """Share of each vector dropped in training."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        if self.tags < 1:
-            raise ValueError(f"head.tags={self.tags} must be at least 1")
-        _check_dropout(self.dropout)
-
-
 class TagHead(nn.Module):
     """A score for each tag, for each row it is given."""
 
@@ -244,16 +173,6 @@ def _word_means(x: Stream, places: Int[Tensor, "tokens"]) -> Stream:
     return (sums / counts.clamp(min=1).unsqueeze(1)).to(x.dtype)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SpanConfig:
-    kind: Literal["span"] = "span"
-    dropout: float = 0.0
-    """Share of each vector dropped in training."""
-
-    def __post_init__(self) -> None:
-        _check_dropout(self.dropout)
-
-
 class SpanHead(nn.Module):
     """For each token two scores: that an answer begins here, and that it ends here."""
 
@@ -265,20 +184,6 @@ class SpanHead(nn.Module):
 
     def forward(self, x: Stream) -> Float[Tensor, "tokens 2"]:
         return self.output(self.dropout(x))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EmbedConfig:
-    kind: Literal["embed"] = "embed"
-    pool: PoolConfig = field(default_factory=lambda: PoolConfig(kind="mean"))
-    project: int = 0
-    """Width of a dense layer with tanh behind the pool; 0: there is none."""
-    normalised: bool = True
-    """Vectors of length 1, so that a dot product is the cosine."""
-
-    def __post_init__(self) -> None:
-        if self.project < 0:
-            raise ValueError(f"head.project={self.project} must be 0 or more")
 
 
 class EmbedHead(nn.Module):
@@ -305,7 +210,6 @@ class EmbedHead(nn.Module):
         return F.normalize(vectors.float(), dim=-1).to(vectors.dtype) if self.normalised else vectors
 
 
-HeadConfig = MaskedConfig | ClassifyConfig | TagConfig | SpanConfig | EmbedConfig
 Head = MaskedHead | ClassifyHead | TagHead | SpanHead | EmbedHead
 
 
@@ -339,7 +243,8 @@ class HeadSpec:
     """A model that starts from another takes the head over too, where it fits: it has no labels."""
 
 
-HEADS: Registry[HeadSpec] = Registry(
+HEADS: Registry[HeadSpec] = Registry(key="head.kind")
+HEADS.settle(
     HeadSpec,
     HeadSpec(
         name="masked",
@@ -390,7 +295,6 @@ HEADS: Registry[HeadSpec] = Registry(
         pooler=lambda config: config.pool.kind == "pooler",
         transfers=True,
     ),
-    key="head.kind",
 )
 
 
@@ -402,8 +306,3 @@ def _initialize_apart(head: nn.Module, pooler: Pooler | None, initial: InitialCo
         with torch.no_grad():
             for parameter, value in zip(pooler.parameters(), kept, strict=True):
                 parameter.copy_(value)
-
-
-def _check_dropout(dropout: float) -> None:
-    if not 0 <= dropout < 1:
-        raise ValueError(f"head.dropout={dropout} must be in [0, 1)")

@@ -5,33 +5,15 @@
 Either side may be a Transformer or recurrent. Trained on whole targets shifted by one; decoded step by step.
 """
 
-from dataclasses import dataclass
-
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.layout import Layout
-from regard.models.decoder import Decoder, DecoderConfig
-from regard.models.encoder import Encoder, EncoderConfig
+from regard.models.decoder import Decoder
+from regard.models.encoder import Encoder
 from regard.nn import Ids
 from regard.nn.state import RecurrentState, TransformerState
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Seq2SeqConfig:
-    encoder: EncoderConfig
-    decoder: DecoderConfig
-    shared: bool = True
-    """Source and target share one vocabulary and one embedding matrix."""
-
-    def __post_init__(self) -> None:
-        ours = (self.encoder.vocabulary, self.encoder.d_model)
-        theirs = (self.decoder.vocabulary, self.decoder.d_model)
-        if self.shared and ours != theirs:
-            raise ValueError(
-                f"shared=true needs one vocabulary and one width, but the encoder has {ours[0]} x {ours[1]} "
-                f"and the decoder {theirs[0]} x {theirs[1]}: make them equal or set shared=false"
-            )
+from regard.settings.models import Seq2SeqConfig
 
 
 class Seq2Seq(nn.Module):

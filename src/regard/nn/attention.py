@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.plugins import Registry
+from regard.settings.network import SCORES
 
 Queries = Float[Tensor, "query heads d_head"]
 Keys = Float[Tensor, "key kv_heads d_head"]
@@ -90,14 +90,12 @@ class Score:
     heads can be pruned."""
 
 
-SCORES: Registry[Score] = Registry(
+SCORES.settle(
     Score,
     Score(name="scaled", build=lambda heads, d_head: DotScore()),
     Score(name="dot", build=lambda heads, d_head: DotScore(1.0)),
     Score(name="additive", build=AdditiveScore),
-    key="attention.score",
 )
-"""All scores, by name. Only the scaled dot product has fused kernels; others run as they are written."""
 
 
 def weigh(

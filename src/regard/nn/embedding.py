@@ -10,7 +10,6 @@ sum instead. The way back:
 """
 
 import math
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -19,24 +18,7 @@ from torch import Tensor, nn
 
 from regard.nn import Ids
 from regard.nn.dropout import Dropout
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EmbeddingConfig:
-    scaled: bool = True
-    """Multiply the token's row by sqrt(d_model), as the paper does."""
-    segments: int = 0
-    """How many segments have a vector of their own (BERT: 2); 0 for none."""
-    normed: bool = False
-    """Normalise the sum, as BERT does."""
-    dropout: float = 0.1
-    """Share of the sum's elements dropped in training."""
-
-    def __post_init__(self) -> None:
-        if self.segments < 0:
-            raise ValueError(f"embedding.segments={self.segments} must be 0 or more")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"embedding.dropout={self.dropout} must be in [0, 1)")
+from regard.settings.network import EmbeddingConfig
 
 
 class Embedding(nn.Module):

@@ -9,34 +9,17 @@ proportion. An LSTM's forget gate starts open.
 """
 
 import math
-from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from regard.config import check_choices
 from regard.nn.embedding import Embedding, VocabularyHead
 from regard.nn.layers import BatchNorm, FeedForward
 from regard.nn.multihead import CrossAttention, SelfAttention
 from regard.nn.pooling import AttentionPooling, ScoredAttention
 from regard.nn.positions import LearnedPositions
 from regard.nn.stacks import Stack
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class InitialConfig:
-    scheme: Literal["xavier", "normal"] = "xavier"
-    """How matrices start."""
-    std: float = 0.02
-    """Of the normal scheme, and of embeddings that are not scaled."""
-    shrink_residuals: bool = False
-    """Divide the matrices that write to the residual stream by sqrt(their number), as GPT-2 does."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        if self.std <= 0:
-            raise ValueError(f"initial.std={self.std} must be greater than 0")
+from regard.settings.network import InitialConfig
 
 
 @torch.no_grad()

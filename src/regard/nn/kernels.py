@@ -27,6 +27,7 @@ from regard.layout import Layout
 from regard.nn.attention import attend
 from regard.nn.grouped import attend_grouped
 from regard.nn.masks import FULL, Mask
+from regard.settings.network import Kernel
 
 if torch.backends.cuda.is_built():  # it brings torch's compiler along, and with that 1.5 seconds
     from torch.nn.attention.varlen import varlen_attn
@@ -40,7 +41,6 @@ _TRITON = torch.backends.cuda.is_built() and find_spec("triton") is not None
 if _TRITON:
     from regard.nn.flash import attend_flash, attend_joined, fits
 
-Kernel = Literal["equation", "varlen", "grouped", "padded"]
 
 Queries = Float[Tensor, "queries heads d_head"]
 Keys = Float[Tensor, "keys kv_heads d_head"]

@@ -17,7 +17,6 @@ and DecoderLayer.
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal, cast
 
@@ -26,7 +25,6 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.config import check_choices
 from regard.layout import Layout
 from regard.nn import Stream
 from regard.nn.dropout import Dropout
@@ -34,23 +32,7 @@ from regard.nn.gelu import gelu, gelu_tanh
 from regard.nn.masks import Mask
 from regard.nn.multihead import CrossAttention, SelfAttention
 from regard.nn.state import CrossCache, Memory, SelfCache
-
-NormKind = Literal["layer", "rms", "batch"]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NormConfig:
-    kind: NormKind = "layer"
-    """LayerNorm; RMSNorm: no mean, no beta; or BatchNorm, over the tokens of the batch."""
-    place: Literal["post", "pre"] = "post"
-    """After the residual sum, as in the paper, or before the layer, which trains without warm-up."""
-    eps: float = 1e-5
-    """Added to the variance."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        if self.eps <= 0:
-            raise ValueError(f"norm.eps={self.eps} must be greater than 0")
+from regard.settings.network import FeedForwardConfig, NormConfig
 
 
 class LayerNorm(nn.LayerNorm):
@@ -109,28 +91,6 @@ def build_norm(config: NormConfig, d_model: int) -> nn.Module:
             return RMSNorm(d_model, eps=config.eps)
         case "batch":
             return BatchNorm(d_model, eps=config.eps)
-
-
-Activation = Literal["relu", "gelu", "gelu_tanh", "geglu", "swiglu"]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FeedForwardConfig:
-    d_ff: int | None = None
-    """Inner width; 4 * d_model unless given."""
-    activation: Activation = "relu"
-    """gelu_tanh is the approximation that GPT-2 uses; geglu and swiglu have a third matrix, the gate."""
-    bias: bool = True
-    """b_1 and b_2."""
-    dropout: float = 0.0
-    """Share of the inner elements dropped in training; the paper drops none there."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        if self.d_ff is not None and self.d_ff < 1:
-            raise ValueError(f"feed_forward.d_ff={self.d_ff} must be at least 1")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"feed_forward.dropout={self.dropout} must be in [0, 1)")
 
 
 class FeedForward(nn.Module):

@@ -9,101 +9,26 @@ what it used. All paths go through `attend` or `attend_cache`, where `regard.loo
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.config import check_choices
 from regard.layout import Layout
 from regard.nn import Stream
-from regard.nn.attention import SCORES, dot_scores, scored, weigh
-from regard.nn.kernels import Choice, Kernel, attend_cached, attend_packed, choose_kernel
+from regard.nn.attention import dot_scores, scored, weigh
+from regard.nn.kernels import Choice, attend_cached, attend_packed, choose_kernel
 from regard.nn.masks import FULL, Mask
 from regard.nn.state import SelfCache
+from regard.settings.network import SCORES, AttentionConfig
 
 Queries = Float[Tensor, "tokens heads d_head"]
 Keys = Float[Tensor, "tokens kv_heads d_head"]
 Values = Float[Tensor, "tokens kv_heads d_value"]
 Joined = Float[Tensor, "tokens all_heads d_head"]
 Weights = Float[Tensor, "heads query key"]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AttentionConfig:
-    heads: int = 8
-    """Attentions side by side."""
-    kv_heads: int | None = None
-    """Heads of keys and values, each shared by heads / kv_heads queries; as many as heads unless given."""
-    d_head: int | None = None
-    """Width of a query and a key; d_model / heads unless given."""
-    d_value: int | None = None
-    """Width of a value; d_head unless given."""
-    bias: bool = True
-    """Biases of the four projections. The paper writes none; every published checkpoint has them."""
-    dropout: float = 0.0
-    """Share of the attention weights dropped in training. The fused kernels cannot: it costs speed."""
-    kernel: Kernel | Literal["auto"] = "auto"
-    """Which kernel computes it; auto takes the fastest that can."""
-    score: Annotated[str, SCORES] | None = None
-    """How queries and keys are compared: the scaled dot product unless given. Others have no fused kernel:
-    they are computed by the equation, one sequence after the other."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        if self.score is not None:
-            SCORES.check(self.score, "attention.score")
-        if self.scored and self.kernel not in ("auto", "equation"):
-            raise ValueError(
-                f"attention.kernel={self.kernel!r} computes the scaled dot product, but "
-                f"attention.score={self.score!r}: leave one of the two out"
-            )
-        for name in ("heads", "kv_heads", "d_head", "d_value"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"attention.{name}={value} must be at least 1")
-        if self.kv_heads is not None and self.heads % self.kv_heads:
-            raise ValueError(
-                f"attention.heads={self.heads} cannot share kv_heads={self.kv_heads}: "
-                f"choose a divisor of {self.heads}"
-            )
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"attention.dropout={self.dropout} must be in [0, 1)")
-
-    @property
-    def scored(self) -> bool:
-        """Whether the score is another than the kernels have."""
-        return self.score not in (None, "scaled")
-
-    def width(self, d_model: int) -> int:
-        """d_head for a model of this width."""
-        if self.d_head is None and d_model % self.heads:
-            raise ValueError(
-                f"d_model={d_model} cannot be split over heads={self.heads}: "
-                f"choose a multiple of {self.heads}, or set attention.d_head"
-            )
-        return self.d_head or d_model // self.heads
-
-    def only(self, kept: Sequence[int], d_model: int) -> "AttentionConfig":
-        """The same with these of the heads alone, each as wide as before. Heads that share keys and values
-        stay or go together."""
-        share = self.heads // (self.kv_heads or self.heads)
-        groups = {head // share for head in kept}
-        if len(groups) * share != len(kept):
-            broken = next(group for group in sorted(groups) if not self._group(group, share) <= {*kept})
-            raise ValueError(
-                f"heads {sorted(self._group(broken, share))} share keys and values, but only "
-                f"{sorted(self._group(broken, share) & {*kept})} would stay: keep or drop all of them"
-            )
-        return replace(
-            self, heads=len(kept), kv_heads=self.kv_heads and len(groups), d_head=self.width(d_model)
-        )
-
-    def _group(self, number: int, share: int) -> set[int]:
-        return set(range(number * share, number * share + share))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

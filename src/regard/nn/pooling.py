@@ -15,10 +15,8 @@ from regard.layout import Layout
 from regard.nn import Stream
 from regard.nn.attention import additive_scores, weigh
 from regard.nn.kernels import attend_packed
+from regard.settings.models import Query, Score
 
-Score = Literal["additive", "dot", "scaled"]
-Query = Literal["trained", "fixed", "ones"]
-"""What a pool asks with: a vector that learns, one that keeps its first random value, or ones."""
 Pooled = Float[Tensor, "sequences d_model"]
 
 

@@ -36,16 +36,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.config import check_choices
-from regard.plugins import Registry
-
-Scaling = Literal["none", "linear", "ntk", "yarn"]
+from regard.settings.network import POSITIONS, PositionsConfig, Scaling
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,71 +68,6 @@ class Positions:
     bias: Callable[["PositionsConfig", int, bool, Sequence[int] | None], nn.Module] | None = None
     """bias(config, heads, causal, kept): forward(distance) is added to scores, [heads, *distance]; `kept` are
     those of the heads that are there, if not all are."""
-
-
-POSITIONS: Registry[Positions] = Registry(Positions, key="positions.kind")
-"""All kinds, by name."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PositionsConfig:
-    kind: Annotated[str, POSITIONS] = "sinusoidal"
-    """How tokens know their place."""
-    base: float = 10_000.0
-    """n of the sinusoidal and rotary formulas: the longest wavelength is 2 pi n."""
-    longest: int = 512
-    """Learned: no input may be longer. Fraction: the length that 1 stands for. Inputs of the other kinds may
-    have any length."""
-    first: int = 0
-    """Learned: rows of the table before that of the first token (RoBERTa: 2)."""
-    buckets: int = 32
-    """Relative: how many distances the bias tells apart; half of them exact, half ever wider."""
-    reach: int = 128
-    """Relative: distances from here on share one bucket."""
-    scaling: Scaling = "none"
-    """Rotary: how angles shrink, for inputs longer than the model was trained on."""
-    factor: float = 1.0
-    """With a scaling: how many times the trained length is to be read."""
-    trained: int = 0
-    """Yarn: the length that the model was trained on, in tokens."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        POSITIONS.check(self.kind, "positions.kind")
-        if self.base <= 1:
-            raise ValueError(f"positions.base={self.base} must be greater than 1: 10000 is the usual value")
-        if self.longest < 1:
-            raise ValueError(f"positions.longest={self.longest} must be at least 1")
-        if self.first < 0:
-            raise ValueError(f"positions.first={self.first} must be 0 or more")
-        if self.buckets < 4 or self.buckets % 4:
-            raise ValueError(f"positions.buckets={self.buckets} must be a multiple of 4: halves, each way")
-        if self.reach <= self.buckets:
-            raise ValueError(
-                f"positions.reach={self.reach} must be greater than positions.buckets={self.buckets}"
-            )
-        self._check_scaling()
-
-    def _check_scaling(self) -> None:
-        if not 1 <= self.factor < math.inf:
-            raise ValueError(f"positions.factor={self.factor} must be at least 1: it makes inputs longer")
-        if self.scaling == "none":
-            if self.factor != 1:
-                raise ValueError(
-                    f"positions.factor={self.factor} does nothing without a scaling: "
-                    "set positions.scaling to linear, ntk or yarn"
-                )
-            return
-        if self.kind != "rotary":
-            raise ValueError(
-                f"positions.scaling={self.scaling!r} shrinks rotary angles, which "
-                f"positions.kind={self.kind!r} has not: choose kind='rotary' or scaling='none'"
-            )
-        if self.scaling == "yarn" and self.trained <= 2 * math.pi:
-            raise ValueError(
-                f"positions.trained={self.trained} must be at least 7, one turn of the fastest pair: "
-                "for yarn, set it to the length that the model was trained on"
-            )
 
 
 def frequencies(width: int, base: float) -> Float[Tensor, "half"]:
@@ -330,7 +261,8 @@ class AlibiBias(nn.Module):
         return -self.slopes(distance.device).view(-1, *[1] * distance.dim()) * distance.abs()
 
 
-for _kind in (
+POSITIONS.settle(
+    Positions,
     Positions(name="sinusoidal", added=lambda config, d_model: SinusoidalPositions(d_model, config.base)),
     Positions(
         name="learned", added=lambda config, d_model: LearnedPositions(d_model, config.longest, config.first)
@@ -351,8 +283,7 @@ for _kind in (
     ),
     Positions(name="alibi", bias=lambda config, heads, causal, kept: AlibiBias(heads, kept)),
     Positions(name="none"),
-):
-    POSITIONS.add_own(_kind)
+)
 
 
 def added_positions(config: PositionsConfig, d_model: int) -> nn.Module | None:

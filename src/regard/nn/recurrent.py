@@ -13,23 +13,20 @@ sentence needs one recurrent pass and then one packed attention.
 
 import warnings
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from regard.config import check_choices
 from regard.layout import Layout
 from regard.nn import Stream
 from regard.nn.pooling import ScoredAttention, pool_ends, pool_last
 from regard.nn.state import Memory, RecurrentState, Sources
+from regard.settings.network import Cell, RecurrentConfig
 
 Hidden = Float[Tensor, "layers sequences d_hidden"]
 Cells = nn.LSTM | nn.GRU | nn.RNN
-Cell = Literal["lstm", "gru", "rnn"]
-"""rnn is the plain one, with tanh: the first, and the one that forgets soonest."""
 CELLS: dict[Cell, type[nn.LSTM] | type[nn.GRU] | type[nn.RNN]] = {
     "lstm": nn.LSTM,
     "gru": nn.GRU,
@@ -38,28 +35,6 @@ CELLS: dict[Cell, type[nn.LSTM] | type[nn.GRU] | type[nn.RNN]] = {
 
 # Training keeps all weights in one vector, in an order of its own; cuDNN copies the cells' into its order.
 warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RecurrentConfig:
-    kind: Literal["recurrent"] = "recurrent"
-    cell: Cell = "lstm"
-    """What carries the state from token to token; rnn is the plain one, with tanh."""
-    layers: int = 2
-    """Recurrent layers, one on top of the other."""
-    bidirectional: bool = True
-    """Encoders: half of the width reads forwards, half backwards. Decoders read forwards."""
-    attention: Literal["none", "additive", "dot", "scaled"] = "additive"
-    """Decoders: the score by which each step looks at the encoder's states."""
-    dropout: float = 0.2
-    """Share of each layer's output dropped in training, and of what the decoder says at last."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        if self.layers < 1:
-            raise ValueError(f"layers={self.layers} must be at least 1")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout={self.dropout} must be in [0, 1)")
 
 
 def _build_cells(config: RecurrentConfig, d_model: int, *, bidirectional: bool) -> Cells:

@@ -5,96 +5,23 @@ encoder to look at.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import cast
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.layout import Layout
 from regard.nn import Stream
-from regard.nn.layers import (
-    FeedForward,
-    FeedForwardConfig,
-    NormConfig,
-    Residual,
-    Sublayer,
-    TransformerLayer,
-    build_norm,
-)
+from regard.nn.layers import FeedForward, Residual, Sublayer, TransformerLayer, build_norm
 from regard.nn.masks import Mask
-from regard.nn.multihead import AttentionConfig, CrossAttention, SelfAttention
+from regard.nn.multihead import CrossAttention, SelfAttention
 from regard.nn.pooling import pool_mean
-from regard.nn.positions import PositionsConfig, rotary_positions, score_bias
+from regard.nn.positions import rotary_positions, score_bias
 from regard.nn.state import CrossCache, KeyValueCache, Memory, Sources, TransformerState
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TransformerConfig:
-    kind: Literal["transformer"] = "transformer"
-    layers: int = 6
-    """Identical layers, one after the other."""
-    attention: AttentionConfig = field(default_factory=AttentionConfig)
-    feed_forward: FeedForwardConfig = field(default_factory=FeedForwardConfig)
-    norm: NormConfig = field(default_factory=NormConfig)
-    final_norm: bool | None = None
-    """One more norm after the last layer; unless given, exactly where pre-norm leaves the stream without
-    one."""
-    dropout: float = 0.1
-    """Share of each sublayer's output dropped in training, before it is added."""
-    window: int | None = None
-    """Sliding window: how many tokens each way (backwards only, if causal) a token sees besides itself; None
-    for all. Other libraries count the token too: their 1024 is 1023 here."""
-    global_every: int = 0
-    """With a window: every so many layers, one sees everything: 6 for layers 6, 12, ...; 0 for none."""
-    kept_heads: tuple[tuple[int, ...], ...] | None = None
-    """Self-attention of a pruned model: for each layer, which of the attention.heads are there, from 0."""
-    kept_cross_heads: tuple[tuple[int, ...], ...] | None = None
-    """The same of its cross-attention."""
-
-    def __post_init__(self) -> None:
-        if self.layers < 1:
-            raise ValueError(f"layers={self.layers} must be at least 1")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout={self.dropout} must be in [0, 1)")
-        self._check_kept("kept_heads", self.kept_heads)
-        self._check_kept("kept_cross_heads", self.kept_cross_heads)
-        if self.window is not None and self.window < 1:
-            raise ValueError(f"window={self.window} must be at least 1, or None to see everything")
-        if self.global_every:
-            self._check_global()
-
-    def _check_global(self) -> None:
-        if self.window is None:
-            raise ValueError(
-                f"global_every={self.global_every}, but without a window every layer sees everything: "
-                "set window, or leave global_every at 0"
-            )
-        if not 2 <= self.global_every <= self.layers:
-            raise ValueError(
-                f"global_every={self.global_every} must be from 2 to layers={self.layers}, or 0: "
-                "some layers have the window and some see everything"
-            )
-
-    def _check_kept(self, name: str, kept: tuple[tuple[int, ...], ...] | None) -> None:
-        if kept is None:
-            return
-        if len(kept) != self.layers:
-            raise ValueError(
-                f"{name} is for {len(kept)} layers, but layers={self.layers}: name heads for each"
-            )
-        for layer, heads in enumerate(kept):
-            whole = range(self.attention.heads)
-            if not heads or list(heads) != sorted({*heads} & {*whole}):
-                raise ValueError(
-                    f"{name}[{layer}]={list(heads)}: name at least one head, each once and in order, "
-                    f"from 0 to {self.attention.heads - 1}"
-                )
-
-    def heads_of(self, layer: int, *, cross: bool = False) -> tuple[int, ...]:
-        """Which heads a layer has."""
-        kept = self.kept_cross_heads if cross else self.kept_heads
-        return tuple(range(self.attention.heads)) if kept is None else kept[layer]
+from regard.settings.network import (
+    PositionsConfig,
+    TransformerConfig,
+)
 
 
 def is_static(body: object) -> bool:

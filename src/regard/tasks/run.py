@@ -1,6 +1,7 @@
 """Recipes from wherever they come, to model folders: what `regard train` and `regard.fit` call."""
 
 import os
+import shlex
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -15,6 +16,7 @@ import torch
 from rich.console import Console
 
 from regard.config import ConfigError
+from regard.disk import AGAIN, DiskFullError
 from regard.tasks.base.folder import WEIGHTS
 from regard.tasks.base.job import Job, build_trainer, train
 from regard.tasks.base.recipe import Written, recipe_text
@@ -93,8 +95,17 @@ def fit(
                 _check(written, ranks, console)
             job = prepare(written, folder, ranks, console, begun=begun)
             return train(job, folder, console, begun=begun)
+    except DiskFullError as error:
+        raise DiskFullError(error.path, error.why, _next(folder)) from error
     finally:
         ranks.leave()
+
+
+def _next(folder: Path) -> str:
+    """What to do when a run has failed for a reason that is not its own."""
+    if (folder / CHECKPOINT).exists():
+        return f"continue with: regard train --resume --out {shlex.quote(str(folder))}"
+    return AGAIN
 
 
 def prepare(

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from regard.config import ConfigError
+from regard.disk import DiskFullError
 from regard.tasks.base.folder import read_metrics, write_json
 from regard.tasks.base.terminal import say
 from regard.tasks.run import fit
@@ -37,7 +38,10 @@ def train_seeds(
     for seed in range(seeds):
         say(console, f"seed {seed}")
         own = (*settings, f"train.seed={seed}", f"batch.seed={seed}")
-        outcome = fit(recipe, *own, out=folder / f"seed-{seed}", console=console, **how)
+        try:
+            outcome = fit(recipe, *own, out=folder / f"seed-{seed}", console=console, **how)
+        except DiskFullError as error:
+            raise DiskFullError(error.path, error.why, "give the same command and --resume") from error
         if outcome.stopped is not None:
             return outcome
     figures = [_figures(folder / f"seed-{seed}") for seed in range(seeds)]

@@ -16,6 +16,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import tokenizers
 
+from regard.disk import full_disk
 from regard.text.encoding import Encoding
 from regard.text.sampling import DropoutBPE
 from regard.text.specials import BYTES, ROLES, Role, SpecialIds, Specials, find_ids, guard, read_specials
@@ -121,8 +122,9 @@ class Tokenizer:
         A path that does not exist yet is taken for the file. Missing folders above it are made.
         """
         file = _file(path)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(self._json, encoding="utf-8")
+        with full_disk(file):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(self._json, encoding="utf-8")
         return file
 
     def fingerprint(self) -> str:

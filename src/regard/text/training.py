@@ -17,7 +17,6 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.text.specials import BYTES, Specials, check_specials, guard, template
-from regard.text.unigram import learn_pieces
 
 Texts = TypeVar("Texts")
 Kind = Literal["bpe", "byte-bpe", "wordpiece", "unigram", "characters", "words", "whitespace"]
@@ -206,6 +205,8 @@ def _learn(counts: Mapping[str, int], config: TokenizerConfig) -> models.Model:
             vocabulary, _ = _learn_merges(counts, alphabet, config, inner)
             return models.WordPiece(vocabulary, unk_token=str(unknown), max_input_chars_per_word=100)
         case "unigram":
+            from regard.text.unigram import learn_pieces  # with numpy, which nothing else here needs
+
             _check_room(config, len(alphabet))
             pieces = learn_pieces(counts, alphabet, config.vocabulary - len(config.reserved))
             unknown_id = config.reserved.index(str(unknown))

@@ -7,31 +7,11 @@ single step, and so better on new text.
 Early on an exponential mean would mostly remember the start: its decay grows as (1 + t) / (10 + t).
 """
 
-from dataclasses import dataclass
-from typing import Literal
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.config import check_choices
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AverageConfig:
-    kind: Literal["ema", "last", "none"] = "ema"
-    """Which mean of the weights is validated and kept; none: the weights themselves."""
-    decay: float = 0.999
-    """ema: how much of the mean stays at each step. It reaches back about 1 / (1 - decay) steps."""
-    last: int = 5
-    """last: over how many validations."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        if not 0 <= self.decay < 1:
-            raise ValueError(f"average.decay={self.decay} must be in [0, 1)")
-        if self.last < 1:
-            raise ValueError(f"average.last={self.last} must be at least 1")
+from regard.settings.training import AverageConfig
 
 
 class Average:

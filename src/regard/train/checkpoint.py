@@ -16,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from regard.disk import DiskFullError, full_disk
 from regard.train.digests import of_content, of_text
 
 FORMAT = "regard checkpoint 1"
@@ -33,10 +34,9 @@ def write(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -
         replace(path, lambda partial: save_file(whole, partial, about))
     except (OSError, SafetensorError) as error:
         last = "the one written before is intact" if path.exists() else "there is none yet"
-        raise CheckpointError(
-            f"{path}: the checkpoint could not be written ({error}); {last}. Free some space, then go on "
-            "with --resume"
-        ) from error
+        if isinstance(error, DiskFullError):
+            raise DiskFullError(path, f"{error.why}; {last}") from error
+        raise CheckpointError(f"{path}: the checkpoint could not be written ({error}); {last}") from error
 
 
 def replace(path: Path, save: Callable[[Path], object]) -> None:
@@ -44,11 +44,12 @@ def replace(path: Path, save: Callable[[Path], object]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.partial")
     try:
-        save(partial)
-        with partial.open("rb+") as file:
-            os.fsync(file.fileno())
-        partial.chmod(0o666 & ~_umask())  # safetensors lets nobody else read its files
-        partial.replace(path)
+        with full_disk(path):
+            save(partial)
+            with partial.open("rb+") as file:
+                os.fsync(file.fileno())
+            partial.chmod(0o666 & ~_umask())  # safetensors lets nobody else read its files
+            partial.replace(path)
     except BaseException:
         with suppress(OSError):
             partial.unlink(missing_ok=True)

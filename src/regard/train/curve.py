@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+from regard.disk import full_disk
 from regard.train.report import read_log
 
 PICTURE = "curve.png"
@@ -37,7 +38,8 @@ def draw_curve(folder: Path, metric: str) -> Path | None:
         other.set(ylabel=metric)
         lines += _add(other, looks, metric, color=GREY, marker="s", linestyle="--", label=metric)
     axes.legend(handles=lines, loc="center right", frameon=False)
-    figure.savefig(folder / PICTURE, dpi=120)
+    with full_disk(folder / PICTURE):
+        figure.savefig(folder / PICTURE, dpi=120)
     return folder / PICTURE
 
 

@@ -17,11 +17,12 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.hashing import mixed_seed
-from regard.train.average import Average, AverageConfig
+from regard.settings.training import AverageConfig, OptimizerConfig
+from regard.train.average import Average
 from regard.train.flat import FlatParameters
 from regard.train.muon import FlatMuon, layer_matrices
 from regard.train.objectives import Sums
-from regard.train.optim import FlatAdam, OptimizerConfig
+from regard.train.optim import FlatAdam
 from regard.train.ranks import Ranks
 
 STATISTICS = ("loss", "nll", "norm", "skipped")

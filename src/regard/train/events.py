@@ -13,6 +13,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from regard.disk import full_disk
+
 
 def _table() -> list[int]:
     """CRC-32C (Castagnoli), a byte at a time."""
@@ -72,5 +74,8 @@ class EventWriter:
     def _record(self, event: bytes) -> None:
         event = _varint(1 << 3 | 1) + struct.pack("<d", time.time()) + event
         size = struct.pack("<Q", len(event))
-        with self.path.open("ab") as file:  # opened each time: nothing is lost with a process that is killed
+        with (
+            full_disk(self.path),
+            self.path.open("ab") as file,
+        ):  # opened each time: nothing is lost with a process that is killed
             file.write(size + _checksum(size) + event + _checksum(event))

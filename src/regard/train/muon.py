@@ -25,8 +25,9 @@ from torch import Tensor, nn
 
 from regard.nn.layers import FeedForward, TransformerLayer
 from regard.nn.multihead import CrossAttention, SelfAttention
+from regard.settings.training import OptimizerConfig
 from regard.train.flat import ALIGNMENT, FlatParameters
-from regard.train.optim import FlatAdam, OptimizerConfig
+from regard.train.optim import FlatAdam
 
 COEFFICIENTS = (3.4445, -4.775, 2.0315)
 STEPS = 5

@@ -10,9 +10,7 @@ Sums, not means: the trainer divides by the number of tokens of the whole step, 
 up to the batch, whatever their sizes.
 """
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import NamedTuple
 
@@ -40,27 +38,6 @@ class Sums(NamedTuple):
     """- log p(y), whatever the loss: its mean is the logarithm of the perplexity."""
     tokens: Float[Tensor, ""]
     """How many are predicted."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SmoothingConfig:
-    label_smoothing: float = 0.0
-    """Share of the probability that is spread over all there is to choose from."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.label_smoothing < 1:
-            raise ValueError(f"label_smoothing={self.label_smoothing} must be in [0, 1)")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LossConfig(SmoothingConfig):
-    r_drop: float = 0.0
-    """Weight of the disagreement between two passes with other dropout. 0: one pass, half the time."""
-
-    def __post_init__(self) -> None:
-        SmoothingConfig.__post_init__(self)
-        if not 0 <= self.r_drop < math.inf:
-            raise ValueError(f"r_drop={self.r_drop} must be 0 or more, and finite")
 
 
 def head_loss(

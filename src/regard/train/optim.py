@@ -15,75 +15,12 @@ The rate rises linearly over the warm-up, then
 """
 
 import math
-from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
-from regard.config import check_choices
+from regard.settings.training import OptimizerConfig
 from regard.train.flat import FlatParameters
-
-MOMENTUM = 0.95
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OptimizerConfig:
-    kind: Literal["adam", "muon"] = "adam"
-    """adam: AdamW for all weights. muon: Muon for the matrices inside Transformer layers, at the same rate,
-    and AdamW for the rest: embeddings, heads, biases, norms, recurrent layers."""
-    learning_rate: float | None = None
-    """The highest rate, reached at the end of the warm-up: 0.001 unless given. For the paper's schedule, a
-    factor on its formula: 1 unless given."""
-    schedule: Literal["cosine", "inverse_sqrt", "linear", "constant", "paper"] = "cosine"
-    """How the rate falls after the warm-up."""
-    warmup: int = 400
-    """Steps over which the rate rises."""
-    final: float = 0.0
-    """Share of the peak that is left at the last step (cosine, linear)."""
-    betas: tuple[float, float] = (0.9, 0.98)
-    """How slowly the means of the gradients and of their squares move."""
-    momentum: float = MOMENTUM
-    """muon: how slowly the mean of the gradients moves, for the matrices that Muon takes."""
-    eps: float = 1e-9
-    """Keeps the division finite."""
-    weight_decay: float = 0.0
-    """Pull of matrices towards 0; embeddings, biases and norms are left alone."""
-    clip: float = 1.0
-    """Longest gradient; longer ones are shortened to it. 0: never."""
-    layer_decay: float = 1.0
-    """Fine-tuning: each layer learns at this share of the rate of the one above it; 1: all alike."""
-    head_rate: float = 1.0
-    """Fine-tuning: factor on the rate of a head that starts from nothing."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        for name in ("learning_rate", "weight_decay", "clip", "final"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < math.inf:
-                raise ValueError(f"{name}={value} must be 0 or more, and finite")
-        if self.warmup < 0:
-            raise ValueError(f"warmup={self.warmup} must be 0 or more")
-        if not all(0 <= beta < 1 for beta in self.betas):
-            raise ValueError(f"betas={list(self.betas)} must both be in [0, 1)")
-        if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum={self.momentum} must be in [0, 1)")
-        if self.momentum != MOMENTUM and self.kind != "muon":
-            raise ValueError(
-                f"momentum={self.momentum} is for the kind muon, but kind={self.kind!r}: leave it out, or "
-                "choose the other kind; AdamW's own is the first of betas"
-            )
-        if not 0 < self.eps < math.inf:
-            raise ValueError(f"eps={self.eps} must be greater than 0, and finite")
-        if not 0 < self.layer_decay <= 1:
-            raise ValueError(f"layer_decay={self.layer_decay} must be above 0, and at most 1: all alike")
-        if not 0 < self.head_rate < math.inf:
-            raise ValueError(f"head_rate={self.head_rate} must be greater than 0, and finite")
-        if self.final and self.schedule not in ("cosine", "linear"):
-            raise ValueError(
-                f"final={self.final} is for the schedules cosine and linear, but schedule={self.schedule!r}: "
-                "leave it out, or choose another schedule"
-            )
 
 
 def learning_rate(step: int, steps: int, config: OptimizerConfig, d_model: int) -> float:

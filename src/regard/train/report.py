@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from regard.disk import DiskFullError, full_disk
 from regard.train.checkpoint import CheckpointError, write_text
 from regard.train.events import EventWriter
 
@@ -95,13 +96,15 @@ class Report:
     def _write(self, kind: str, figures: Mapping[str, float], entry: Mapping[str, Any]) -> None:
         path = self.folder / LOG
         try:
-            with path.open("a", encoding="utf-8") as file:
+            with full_disk(path), path.open("a", encoding="utf-8") as file:
                 file.write(f"{json.dumps(entry)}\n")
-            self._events.add(entry["step"], {f"{kind}/{name}": value for name, value in figures.items()})
+        except DiskFullError:
+            raise
         except OSError as error:
             raise CheckpointError(
-                f"{path}: the log could not be written ({error}). Free some space, then --resume"
+                f"{path}: the log could not be written ({error.strerror}); mend that, then --resume"
             ) from error
+        self._events.add(entry["step"], {f"{kind}/{name}": value for name, value in figures.items()})
 
     def close(self) -> None:
         if self._progress is not None:

@@ -20,14 +20,13 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from regard.config import check_choices
 from regard.data.batches import prefetch
 from regard.nn.layers import TransformerLayer
 from regard.nn.memory import memory_errors
-from regard.train.average import AverageConfig
+from regard.settings.training import AverageConfig, OptimizerConfig, TrainConfig
 from regard.train.engine import STATISTICS, Engine
 from regard.train.objectives import Sums
-from regard.train.optim import OptimizerConfig, learning_rate
+from regard.train.optim import learning_rate
 from regard.train.ranks import Ranks
 from regard.train.report import Report
 from regard.train.signals import Stop, listening
@@ -50,48 +49,6 @@ LONG_MINUTES = 3.0
 
 class TrainingError(RuntimeError):
     """Training cannot go on; the message says why and what to try."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TrainConfig:
-    steps: int = 10_000
-    """Updates of the weights."""
-    minutes: float = 0.0
-    """Stop after so much time, validations included; the learning rate falls to its end by then. 0: no limit.
-    How many steps that makes hangs on the machine, so such a run cannot be repeated to the bit."""
-    seed: int = 0
-    """Initial weights, order of the examples, dropout: all of it is a function of this number."""
-    validate_every: int = 500
-    """Steps between validations."""
-    patience: int = 0
-    """Stop after so many validations without a better figure. 0: never."""
-    log_every: int = 50
-    """Steps between lines of the log."""
-    save_every: int = 0
-    """Steps between checkpoints. One is written at the end anyway, after two minutes, and at a validation if
-    the last is ten seconds old: short runs would spend their time on it."""
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Of the matrix products; weights are always float32. auto: bfloat16 on CUDA."""
-    compile: Literal["auto", "yes", "no"] = "auto"
-    """Compile the layers. auto: on CUDA, where the run is long enough to win the time back."""
-    capture: Literal["auto", "yes", "no"] = "auto"
-    """Replay each step as a captured CUDA graph. auto: wherever the model allows it."""
-    workers: int = 1
-    """Threads that prepare the next batches while a GPU computes. On the CPU none do: they would only be in
-    the way of the threads that compute, which made training half as fast."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        for name in ("steps", "validate_every", "log_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
-        for name in ("seed", "minutes", "patience", "save_every", "workers"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name}={getattr(self, name)} must be 0 or more, and finite")
-
-    def bfloat16(self, device: torch.device) -> bool:
-        """Whether that is the precision of the matrix products there."""
-        return device.type == "cuda" if self.precision == "auto" else self.precision == "bfloat16"
 
 
 class Feed(Protocol):

@@ -10,7 +10,7 @@ from regard.look.explorer.explorer import Explorer
 from regard.look.page import page as page_of
 from regard.look.page import record
 from regard.models.decoder import Decoder
-from regard.models.presets import gpt
+from regard.settings.presets import gpt
 from regard.tasks.language.generator import Generator
 from tests.look.browser.conftest import until
 from tests.look.browser.models import minilm, translator

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from regard.data.packing import pack
 from regard.models.decoder import Decoder
 from regard.models.headed import Headed, HeadedConfig
-from regard.models.heads import ClassifyConfig, HeadConfig, MaskedConfig, PoolConfig, TagConfig
-from regard.models.presets import bert, gpt
+from regard.settings.models import ClassifyConfig, HeadConfig, MaskedConfig, PoolConfig, TagConfig
+from regard.settings.presets import bert, gpt
 from regard.tasks.base.reading import Reader
 from regard.tasks.classification.classifier import Classifier
 from regard.tasks.language.generator import Generator

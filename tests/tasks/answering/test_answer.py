@@ -10,10 +10,11 @@ import torch
 
 from regard.config import ConfigError
 from regard.hub import Checkpoint
-from regard.models.heads import EmbedConfig, SpanConfig
-from regard.models.shape import EncoderShape
+from regard.settings.models import EmbedConfig, SpanConfig
+from regard.settings.shape import EncoderShape
 from regard.tasks.answering.answerer import Answerer, open_answerer
-from regard.tasks.answering.data import QuestionCorpus, QuestionFeed, QuestionsConfig
+from regard.tasks.answering.batches import QuestionFeed
+from regard.tasks.answering.data import QuestionCorpus, QuestionsConfig
 from regard.tasks.base.encoders import build, open_encoder, save_checkpoint
 from regard.tasks.base.reading import Reader
 from regard.text import DataError

@@ -7,16 +7,16 @@ import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
 
-from regard.data import BatchConfig, Plan
+from regard.data import Plan
 from regard.layout import Layout
 from regard.models.headed import Headed, HeadedConfig
-from regard.models.heads import SpanConfig
-from regard.models.presets import bert
-from regard.tasks.answering.data import QuestionFeed, encode
+from regard.settings.models import SpanConfig
+from regard.settings.presets import bert
+from regard.settings.training import BatchConfig, LossConfig
+from regard.tasks.answering.batches import QuestionFeed, encode
 from regard.tasks.answering.train import AnsweringLoss
 from regard.tasks.answering.windows import lay_out
 from regard.text import DataError, Gold, Origin, Question, Tokenizer, TokenizerConfig
-from regard.train.objectives import LossConfig
 
 LETTERS = Tokenizer.train(["abcdefghij ?"] * 3, TokenizerConfig(kind="characters", vocabulary=40))
 TEXT = "abcdefghij" * 3

@@ -9,17 +9,16 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.data import BatchConfig, Plan, Shape
+from regard.data import Plan, Shape
 from regard.layout import Layout
 from regard.models.headed import Headed
-from regard.models.heads import ClassifyConfig, PoolConfig
-from regard.tasks.classification.data import LabelledFeed, encode
+from regard.settings.models import ClassifyConfig, PoolConfig
+from regard.settings.training import AverageConfig, BatchConfig, OptimizerConfig
+from regard.tasks.classification.batches import LabelledFeed, encode
 from regard.tasks.classification.recipe import ClassifyLossConfig
 from regard.tasks.classification.train import ClassificationLoss
 from regard.text import Labelled, Origin
-from regard.train.average import AverageConfig
 from regard.train.engine import Engine
-from regard.train.optim import OptimizerConfig
 from tests.tasks.encoders import toys
 from tests.train.toys import ALONE
 

@@ -9,7 +9,7 @@ from sklearn.metrics import accuracy_score
 
 import regard
 from regard.layout import Layout
-from regard.models.heads import ClassifyConfig, EmbedConfig, PoolConfig
+from regard.settings.models import ClassifyConfig, EmbedConfig, PoolConfig
 from regard.tasks.base.reading import ReadingWarning
 from regard.tasks.classification.classifier import Classifier, Prediction, probabilities
 from regard.text import DataError

@@ -15,15 +15,16 @@ from safetensors.torch import load_file
 
 from regard.config import ConfigError
 from regard.hub import write_folder
-from regard.models.heads import ClassifyConfig, EmbedConfig
+from regard.settings.models import ClassifyConfig, EmbedConfig
 from regard.tasks import run
 from regard.tasks.base.encoders import loaded, open_encoder
 from regard.tasks.base.folder import FolderError
 from regard.tasks.base.job import Job
 from regard.tasks.base.reading import Reader
 from regard.tasks.check import check
+from regard.tasks.classification.batches import LabelledFeed
 from regard.tasks.classification.classifier import Classifier
-from regard.tasks.classification.data import LabelledConfig, LabelledCorpus, LabelledFeed, targets
+from regard.tasks.classification.data import LabelledConfig, LabelledCorpus, targets
 from regard.tasks.classification.recipe import FIGURES
 from regard.tasks.classification.train import measure
 from regard.tasks.registry import as_recipe

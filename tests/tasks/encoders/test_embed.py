@@ -12,15 +12,17 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 from regard.config import ConfigError, from_dict
-from regard.data import BatchConfig, Plan
+from regard.data import Plan
 from regard.data.store import Column
-from regard.models.heads import EmbedConfig
+from regard.settings.models import EmbedConfig
+from regard.settings.training import BatchConfig
 from regard.tasks.base.encoders import loaded, open_encoder
 from regard.tasks.base.job import Job, train
 from regard.tasks.base.reading import Reader
 from regard.tasks.base.recipe import Written
 from regard.tasks.embedding import train as embed
-from regard.tasks.embedding.data import EncodedPairs, Held, PairedFeed, distinct
+from regard.tasks.embedding.batches import EncodedPairs, PairedFeed
+from regard.tasks.embedding.data import Held, distinct
 from regard.tasks.embedding.embedder import Embedder
 from regard.tasks.embedding.recipe import RECIPE, ContrastiveConfig, EmbedRecipe
 from regard.tasks.embedding.train import ContrastiveLoss, contrastive

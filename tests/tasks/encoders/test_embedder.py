@@ -7,7 +7,7 @@ from torch import Tensor
 
 from regard.layout import Layout
 from regard.models.headed import Headed
-from regard.models.heads import ClassifyConfig, EmbedConfig, PoolConfig
+from regard.settings.models import ClassifyConfig, EmbedConfig, PoolConfig
 from regard.tasks.base.reading import ReadingWarning
 from regard.tasks.embedding.embedder import Embedder
 from regard.text import DataError

@@ -15,7 +15,7 @@ from regard.config import ConfigError, write_toml
 from regard.deploy import exchange
 from regard.hub import Checkpoint
 from regard.meaning import commands as meaning
-from regard.models.heads import ClassifyConfig, EmbedConfig, MaskedConfig, PoolConfig, TagConfig
+from regard.settings.models import ClassifyConfig, EmbedConfig, MaskedConfig, PoolConfig, TagConfig
 from regard.tasks.base.encoders import save_checkpoint
 from regard.tasks.base.folder import FolderError
 from regard.tasks.base.task import EvaluateOptions

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.models.heads import ClassifyConfig, MaskedConfig
+from regard.settings.models import ClassifyConfig, MaskedConfig
 from regard.tasks.base.reading import Piece, Reader, ReadingWarning
 from regard.tasks.pretraining.filler import Filler, put, window
 from regard.text import DataError, Specials, Tokenizer, TokenizerConfig

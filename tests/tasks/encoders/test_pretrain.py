@@ -18,12 +18,11 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 from regard.config import ConfigError, from_dict
-from regard.data import BatchConfig
-from regard.data.corruption import MaskingConfig
 from regard.data.store import Column
 from regard.models.headed import Headed, HeadedConfig
-from regard.models.heads import MaskedConfig
-from regard.models.shape import EncoderShape
+from regard.settings.models import MaskedConfig
+from regard.settings.shape import EncoderShape
+from regard.settings.training import BatchConfig, MaskingConfig
 from regard.tasks.base.encoders import loaded, open_encoder
 from regard.tasks.base.job import Job, train
 from regard.tasks.base.reading import Reader

@@ -10,8 +10,15 @@ from safetensors.torch import load_file, save_file
 from regard.config import ConfigError
 from regard.hub import Checkpoint, write_folder
 from regard.models.headed import Headed
-from regard.models.heads import ClassifyConfig, EmbedConfig, HeadConfig, MaskedConfig, PoolConfig, TagConfig
-from regard.models.shape import EncoderShape
+from regard.settings.models import (
+    ClassifyConfig,
+    EmbedConfig,
+    HeadConfig,
+    MaskedConfig,
+    PoolConfig,
+    TagConfig,
+)
+from regard.settings.shape import EncoderShape
 from regard.tasks.base.encoders import (
     build,
     find_start,

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from regard.config import ConfigError
-from regard.models.heads import ClassifyConfig, EmbedConfig, TagConfig
+from regard.settings.models import ClassifyConfig, EmbedConfig, TagConfig
 from regard.tasks.base.formats import FileOptions
 from regard.tasks.classification import commands
 from regard.tasks.classification.classifier import open_classifier

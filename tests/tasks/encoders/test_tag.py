@@ -13,12 +13,13 @@ from rich.console import Console
 from torch.testing import assert_close
 
 from regard.config import ConfigError, from_dict
-from regard.data import BatchConfig, Plan
+from regard.data import Plan
 from regard.deploy import exchange
 from regard.look.explorer.explorer import Explorer
 from regard.models.headed import Headed, HeadedConfig
-from regard.models.heads import TagConfig
-from regard.models.presets import bert
+from regard.settings.models import TagConfig
+from regard.settings.presets import bert
+from regard.settings.training import BatchConfig, LossConfig
 from regard.tasks import run
 from regard.tasks.base.encoders import loaded, open_encoder
 from regard.tasks.base.job import Job, train
@@ -28,11 +29,12 @@ from regard.tasks.base.task import EvaluateOptions
 from regard.tasks.registry import as_recipe
 from regard.tasks.tagging import commands as tagging
 from regard.tasks.tagging import train as tag
-from regard.tasks.tagging.data import TagFeed, TaggedConfig, TaggedCorpus, encode, tag_names
+from regard.tasks.tagging.batches import TagFeed, encode
+from regard.tasks.tagging.data import TaggedConfig, TaggedCorpus, tag_names
 from regard.tasks.tagging.recipe import RECIPE, TagRecipe
 from regard.tasks.tagging.tagger import Tagger, open_tagger
 from regard.text import DataError, Origin, Skipped, Tagged, Tokenizer, TokenizerConfig
-from regard.train.objectives import HIDDEN, LossConfig
+from regard.train.objectives import HIDDEN
 from regard.train.ranks import Ranks
 
 LETTERS = Tokenizer.train(["abcdefgh"], TokenizerConfig(kind="characters", vocabulary=40))

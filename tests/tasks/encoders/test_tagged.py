@@ -6,16 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data import BatchConfig, Plan
-from regard.tasks.tagging.data import (
-    TagFeed,
-    TaggedConfig,
-    TaggedCorpus,
-    encode,
-    format_of,
-    mark_spans,
-    tag_names,
-)
+from regard.data import Plan
+from regard.settings.training import BatchConfig
+from regard.tasks.tagging.batches import TagFeed, encode
+from regard.tasks.tagging.data import TaggedConfig, TaggedCorpus, format_of, mark_spans, tag_names
 from regard.tasks.tagging.windows import windows
 from regard.text import DataError, Origin, Skipped, Tagged, Tokenizer, TokenizerConfig
 from regard.train.objectives import HIDDEN

@@ -11,8 +11,8 @@ from hypothesis.extra.numpy import arrays
 from torch.testing import assert_close
 
 from regard.models.headed import Headed, HeadedConfig
-from regard.models.heads import ClassifyConfig, TagConfig
-from regard.models.presets import bert
+from regard.settings.models import ClassifyConfig, TagConfig
+from regard.settings.presets import bert
 from regard.tasks.base.reading import Reader, ReadingWarning
 from regard.tasks.tagging.lines import TagCounts, line_format, tag_lines
 from regard.tasks.tagging.tagger import Tagger, allowed, best_valid, log_softmax

@@ -10,8 +10,8 @@ import torch
 from rich.console import Console
 
 from regard.models.headed import Headed, HeadedConfig
-from regard.models.heads import ClassifyConfig, EmbedConfig, HeadConfig, PoolConfig
-from regard.models.shape import EncoderShape
+from regard.settings.models import ClassifyConfig, EmbedConfig, HeadConfig, PoolConfig
+from regard.settings.shape import EncoderShape
 from regard.tasks import run
 from regard.tasks.base.reading import Reader
 from regard.text import Tokenizer, TokenizerConfig

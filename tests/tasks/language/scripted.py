@@ -4,12 +4,16 @@ from functools import cache
 
 import torch
 
-from regard.models.decoder import Decoder, DecoderConfig
-from regard.nn.embedding import EmbeddingConfig
-from regard.nn.layers import FeedForwardConfig, NormConfig
-from regard.nn.multihead import AttentionConfig
-from regard.nn.positions import PositionsConfig
-from regard.nn.stacks import TransformerConfig
+from regard.models.decoder import Decoder
+from regard.settings.models import DecoderConfig
+from regard.settings.network import (
+    AttentionConfig,
+    EmbeddingConfig,
+    FeedForwardConfig,
+    NormConfig,
+    PositionsConfig,
+    TransformerConfig,
+)
 from regard.tasks.language.generator import Generator
 from regard.text import Tokenizer, TokenizerConfig
 

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from regard.data import BatchConfig
 from regard.layout import Layout
 from regard.models.decoder import Decoder
-from regard.models.shape import LanguageShape
+from regard.settings.shape import LanguageShape
+from regard.settings.training import BatchConfig
 from regard.tasks.base.documents import DocumentCorpus, DocumentsConfig
 from regard.tasks.language.data import BlockFeed, Blocks, build_stream, document_bounds
 from regard.tasks.language.perplexity import Windows, figures, nll

@@ -17,7 +17,7 @@ from regard.decode import DecodeConfig
 from regard.deploy.exchange import export_model, import_model
 from regard.hub import DecoderCheckpoint, write_folder
 from regard.models.decoder import Decoder
-from regard.models.shape import LanguageShape
+from regard.settings.shape import LanguageShape
 from regard.tasks import run
 from regard.tasks.base.folder import FolderError
 from regard.tasks.base.task import EvaluateOptions

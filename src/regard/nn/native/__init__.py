@@ -36,6 +36,7 @@ from pathlib import Path
 
 import torch
 
+from regard.disk import is_full
 from regard.nn.native.structs import check, missing
 
 SOURCES = tuple(
@@ -211,9 +212,10 @@ def _make(compiler: list[str], path: Path) -> ctypes.CDLL:
         except (OSError, subprocess.SubprocessError) as error:
             said = error.stderr if isinstance(error, subprocess.CalledProcessError) else ""
             why = f"{shlex.join(compiler)}: {said or error}"
-            kept = made.with_suffix(".failed")
-            kept.write_text(why, encoding="utf-8")
-            kept.replace(path.with_suffix(".failed"))
+            if not is_full(RuntimeError(why)):  # a disk will have room again
+                kept = made.with_suffix(".failed")
+                kept.write_text(why, encoding="utf-8")
+                kept.replace(path.with_suffix(".failed"))
             raise RuntimeError(why) from None
         made.replace(path)
     _remove_old(path)

@@ -1,6 +1,7 @@
 """Answering as a task."""
 
 from regard.tasks.answering import cli
+from regard.tasks.answering.check import doctor, files
 from regard.tasks.answering.answerer import Answerer, open_answerer
 from regard.tasks.answering.commands import evaluate, examples
 from regard.tasks.answering.recipe import RECIPE
@@ -18,6 +19,8 @@ TASK = Task(
     heads=("span",),
     evaluate=evaluate,
     examples=examples,
+    doctor=doctor,
+    files=files,
     exports=frozenset({"hf", "onnx"}),
     views=("answer", "context"),
     commands=cli.COMMANDS,

@@ -16,17 +16,12 @@ from rich.console import Console
 from torch import Tensor
 
 from regard.models.headed import Headed
-from regard.models.heads import SpanConfig
+from regard.settings.models import SpanConfig
+from regard.settings.training import LossConfig
 from regard.tasks.answering import score
 from regard.tasks.answering.answerer import Answerer
-from regard.tasks.answering.data import (
-    CANNOT,
-    EncodedQuestions,
-    QuestionBatch,
-    QuestionCorpus,
-    QuestionFeed,
-    encode,
-)
+from regard.tasks.answering.batches import EncodedQuestions, QuestionBatch, QuestionFeed, encode
+from regard.tasks.answering.data import CANNOT, QuestionCorpus
 from regard.tasks.answering.recipe import AnswerRecipe
 from regard.tasks.answering.spans import best_threshold
 from regard.tasks.answering.windows import Laid, QuestionError
@@ -36,7 +31,7 @@ from regard.tasks.base.measures import better, plugin_figures
 from regard.tasks.base.recipe import Written
 from regard.tasks.base.settle import settle_encoder
 from regard.text import DataError, Question, Skipped
-from regard.train.objectives import LossConfig, Sums
+from regard.train.objectives import Sums
 from regard.train.ranks import Ranks
 
 REMEDY = "shorten it, raise data.longest, or leave such questions out with data.on_error=skip"

@@ -8,14 +8,14 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from regard.config import check_choices
 from regard.tasks.base.files import TextFilesConfig
 from regard.tasks.base.splits import Reader, Split, Splits, check_hold_out
-from regard.text import DataError, OnError, Origin, Skipped, Table, read_lines, read_table_lines
+from regard.text import DataError, Line, OnError, Origin, Skipped, Table, read_lines, read_table_lines
 from regard.text.tables import Format
 
 PASSAGE = 1_000_000
@@ -143,6 +143,11 @@ class DocumentCorpus:
         names = {"train": self.config.train, "valid": self.config.valid, "test": self.config.test}[split]
         return [path for name in names for path in _files(self.root / name)]
 
+    def line_readers(self, split: Split) -> list[Callable[..., Iterator[Line]]]:
+        """For each of the files, a reader of its lines, or its rows, that waits to be told what to do with
+        broken ones."""
+        return [self._lines(path) for path in self.paths(split)]
+
     def passages(self, split: Split) -> Iterator[Passage]:
         """Held-out text of the training files belongs to `valid`. Where it is the ends of documents, a
         document has the same number in both."""
@@ -216,19 +221,26 @@ class DocumentCorpus:
             on_error=self.config.on_error,
         )
 
+    def _table(self, path: Path) -> Table:
+        return Table(path=path, **{name: getattr(self.config, name) for name in TABLE})
+
+    def _lines(self, path: Path) -> Callable[..., Iterator[Line]]:
+        table = self._table(path)
+        if _is_table(table):
+            return partial(read_table_lines, table, text=self.config.text)
+        return partial(read_lines, path, encoding=self.config.encoding)
+
     def _reader(self, path: Path) -> Reader[Passage]:
         config = self.config
-        how = {name: getattr(config, name) for name in TABLE}
-        table = Table(path=path, **how)
+        table = self._table(path)
         if _is_table(table):
             if config.documents != "blank":
                 raise ValueError(
                     f"data.documents={config.documents!r} is for plain text, but {path} is a table, in which "
                     "each row is a document: leave it out"
                 )
-            return lambda **how: _rows(read_table_lines(table, text=config.text, **how), self._blank)
-        encoding = config.encoding
-        return lambda **how: self._parted(line.text for line in read_lines(path, encoding=encoding, **how))
+            return lambda **how: _rows(self._lines(path)(**how), self._blank)
+        return lambda **how: self._parted(line.text for line in self._lines(path)(**how))
 
     def _parted(self, lines: Iterator[str]) -> Iterator[Passage]:
         match self.config.documents:

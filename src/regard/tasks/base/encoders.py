@@ -12,8 +12,9 @@ from regard.config import ConfigError, to_dict
 from regard.hub import Checkpoint, is_foreign, read_folder
 from regard.hub.reading import Problem
 from regard.models.headed import Headed, HeadedConfig
-from regard.models.heads import HEADS, HeadConfig
-from regard.models.shape import EncoderShape
+from regard.models.heads import HEADS
+from regard.settings.models import HeadConfig
+from regard.settings.shape import EncoderShape
 from regard.tasks.base.faster import Precision, settle_precision
 from regard.tasks.base.folder import (
     FolderError,

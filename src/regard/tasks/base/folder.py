@@ -41,7 +41,7 @@ from regard.tasks.base.guards import (
 )
 from regard.tasks.base.header import check_fits, check_small, read_header, sketched, whole
 from regard.text import Tokenizer
-from regard.train.checkpoint import CheckpointError, replace, write_text
+from regard.train.checkpoint import replace, write_text
 from regard.train.digests import KEY, of_config, of_text, of_weights
 from regard.train.trainer import CHECKPOINT
 
@@ -96,12 +96,7 @@ def read_metrics(folder: Path) -> dict[str, Any]:
 def write_weights(folder: Path, weights: Mapping[str, Tensor]) -> None:
     whole = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()}
     path = folder / WEIGHTS
-    try:
-        replace(path, lambda partial: save_file(whole, partial, of_weights(whole)))
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(
-            f"{path}: the weights could not be written ({error}); free some space, then --resume"
-        ) from error
+    replace(path, lambda partial: save_file(whole, partial, of_weights(whole)))
 
 
 def read_config(folder: Path) -> dict[str, Any]:

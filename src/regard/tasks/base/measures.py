@@ -43,7 +43,7 @@ class Metric:
         return f"{self.task}.{self.figure}"
 
 
-METRICS: Registry[Metric] = Registry(Metric, key="valid.metric")
+METRICS: Registry[Metric] = Registry(key="valid.metric", type=Metric)
 
 
 def check_metric(task: str, figure: str, own: Collection[str]) -> None:

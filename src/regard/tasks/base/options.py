@@ -11,11 +11,21 @@ from typing import Annotated, Any, Literal, get_type_hints
 import typer
 from rich.console import Console
 
-from regard.config import field_docs
+from regard.config import ConfigError, field_docs
 from regard.decode.config import DecodeConfig
 from regard.tasks.base.formats import FileOptions
 
-Model = Annotated[Path, typer.Argument(help="A model folder.")]
+
+def _there(folder: Path) -> Path:
+    """Told before torch is imported."""
+    if not folder.exists():
+        raise ConfigError(
+            f"{folder}: no such folder; give the --out folder of a training, or a Hugging Face one"
+        )
+    return folder
+
+
+Model = Annotated[Path, typer.Argument(help="A model folder.", callback=_there)]
 Inputs = Annotated[
     list[str] | None,
     typer.Argument(

@@ -23,6 +23,7 @@ from typing import Any, TextIO
 from rich.console import Console
 
 from regard.config import ConfigError
+from regard.disk import full_disk
 from regard.tasks.base.formats import AS_NAMED, REFUSED, TABLES, FileOptions, Format, ending
 from regard.tasks.base.sources import Source, source_of
 from regard.tasks.base.terminal import say
@@ -67,7 +68,10 @@ def written_whole(path: Path) -> Iterator[TextIO]:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.partial")
     try:
-        with _OPEN.get(path.suffix, open)(partial, "wt", encoding="utf-8", newline="") as file:
+        with (
+            full_disk(path),
+            _OPEN.get(path.suffix, open)(partial, "wt", encoding="utf-8", newline="") as file,
+        ):
             yield file
         partial.replace(path)
     finally:

@@ -14,11 +14,8 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, get_type_hints
 
 from regard.config import ConfigError, from_dict, override, read_table, to_dict, write_toml
-from regard.data import BatchConfig
+from regard.settings.training import AverageConfig, BatchConfig, OptimizerConfig, TrainConfig
 from regard.text import TokenizerConfig
-from regard.train.average import AverageConfig
-from regard.train.optim import OptimizerConfig
-from regard.train.trainer import TrainConfig
 
 Tables = dict[str, dict[str, Any]]
 

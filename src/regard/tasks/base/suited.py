@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from regard.config import ConfigError, to_dict
-from regard.models.shape import EncoderShape
+from regard.settings.shape import EncoderShape
 from regard.tasks.base.recipe import Tables
 from regard.text import TokenizerConfig
 

@@ -17,8 +17,8 @@ from typing import Any, Literal, Protocol
 from rich.console import Console
 
 from regard.config import ConfigError
-from regard.settings.network import Scaling
 from regard.plugins import Registry
+from regard.settings.network import Scaling
 from regard.tasks.base.faster import Precision
 from regard.tasks.base.job import Job
 from regard.tasks.base.predictor import Predictor
@@ -119,7 +119,13 @@ class Task:
     """examples(folder, device): a figure's name, and its value for each example that the model was validated
     on, more being better; so that two models can be compared example by example."""
     check: Callable[..., Report] | None = None
-    """The data doctor on the text of a recipe: check(written, examples=, tokens=)."""
+    """What training looks at first, the text of a recipe: check(written, examples=, tokens=)."""
+    doctor: Callable[..., Report] | None = None
+    """The data doctor, `regard check`: doctor(written, examples=, vectors=), where `vectors` are a model's, or
+    None. Unless given, `check` is."""
+    files: Callable[[str, tuple[str, ...]], Mapping[str, Any] | None] | None = None
+    """files(name, columns): the settings of [data] that read a file of such a name, with such columns if it is
+    a table; None where it looks like text of another task."""
     exports: frozenset[Export] = frozenset()
     views: tuple[str, ...] = ()
     """Of the explorer's page (`look/page/views`), beside those that every model has."""
@@ -131,5 +137,5 @@ def _own_names() -> Collection[str]:
     return import_module("regard.tasks.registry").FOLDERS  # which stands above
 
 
-TASKS: Registry[Task] = Registry(Task, key="task", taken=_own_names)
+TASKS: Registry[Task] = Registry(key="task", type=Task, taken=_own_names)
 """Those of plugins; regard's own are listed by `regard.tasks.registry`."""

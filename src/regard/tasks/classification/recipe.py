@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from regard.config import check_choices
-from regard.models.shape import EncoderShape
-from regard.nn.pooling import Query, Score
+from regard.settings.models import Query, Score
+from regard.settings.shape import EncoderShape
+from regard.settings.training import LossConfig
 from regard.tasks.base.measures import check_metric
 from regard.tasks.base.recipe import Recipe, RecipeSpec
 from regard.tasks.base.suited import plain_lists, suited_texts
 from regard.tasks.classification.data import LabelledConfig
-from regard.train.objectives import LossConfig
 
 METRIC = {"single": "accuracy", "multi": "micro_f1", "number": "spearman"}
 FIGURES = {

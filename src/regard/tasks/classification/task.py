@@ -2,6 +2,7 @@
 
 from regard.tasks.base.task import Task
 from regard.tasks.classification import cli
+from regard.tasks.classification.check import doctor, files
 from regard.tasks.classification.classifier import Classifier, open_classifier
 from regard.tasks.classification.commands import evaluate, examples
 from regard.tasks.classification.recipe import RECIPE
@@ -18,6 +19,8 @@ TASK = Task(
     heads=("classify",),
     evaluate=evaluate,
     examples=examples,
+    doctor=doctor,
+    files=files,
     exports=frozenset({"hf", "onnx"}),
     views=("label", "context"),
     commands=cli.COMMANDS,

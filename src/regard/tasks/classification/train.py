@@ -19,24 +19,17 @@ from torch import Tensor
 
 from regard.hub import Checkpoint
 from regard.models.headed import Headed
-from regard.models.heads import ClassifyConfig, ClassifyHead, EmbedConfig, PoolConfig
+from regard.models.heads import ClassifyHead
+from regard.settings.models import ClassifyConfig, EmbedConfig, PoolConfig
 from regard.tasks.base import metrics
 from regard.tasks.base.job import Job
 from regard.tasks.base.measures import better, plugin_figures
 from regard.tasks.base.reading import Piece, Reader, quietly
 from regard.tasks.base.recipe import Written
 from regard.tasks.base.settle import settle_encoder
+from regard.tasks.classification.batches import EncodedTexts, LabelledBatch, LabelledFeed, encode
 from regard.tasks.classification.classifier import Classifier, probabilities
-from regard.tasks.classification.data import (
-    EncodedTexts,
-    LabelledBatch,
-    LabelledCorpus,
-    LabelledFeed,
-    Problem,
-    encode,
-    label_names,
-    targets,
-)
+from regard.tasks.classification.data import LabelledCorpus, Problem, label_names, targets
 from regard.tasks.classification.frozen import FrozenClassifier
 from regard.tasks.classification.recipe import ClassifyLossConfig, ClassifyRecipe
 from regard.text import Labelled, Skipped

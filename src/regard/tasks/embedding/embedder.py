@@ -15,8 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.data import Packed
-from regard.models.heads import EmbedHead, Pool, PoolConfig
-from regard.nn.recurrent import RecurrentConfig
+from regard.models.heads import EmbedHead, Pool
+from regard.settings.models import PoolConfig
+from regard.settings.network import RecurrentConfig
 from regard.tasks.base.encoders import open_reader
 from regard.tasks.base.faster import Precision
 from regard.tasks.base.predictor import Progress

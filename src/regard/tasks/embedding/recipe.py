@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from regard.config import check_choices
-from regard.data import BatchConfig
-from regard.models.shape import EncoderShape
+from regard.settings.shape import EncoderShape
+from regard.settings.training import BatchConfig
 from regard.tasks.base.measures import check_metric
 from regard.tasks.base.pairs import plain_files
 from regard.tasks.base.recipe import Recipe, RecipeSpec, Tables

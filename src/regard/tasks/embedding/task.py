@@ -2,6 +2,7 @@
 
 from regard.tasks.base.task import Task
 from regard.tasks.embedding import cli
+from regard.tasks.embedding.check import doctor
 from regard.tasks.embedding.embedder import Embedder, open_embedder
 from regard.tasks.embedding.recipe import RECIPE
 from regard.tasks.embedding.train import prepare
@@ -15,6 +16,7 @@ TASK = Task(
     predictor=Embedder,
     open=open_embedder,
     heads=("embed",),
+    doctor=doctor,
     exports=frozenset({"hf", "onnx"}),
     views=("context",),
     commands=cli.COMMANDS,

@@ -23,7 +23,7 @@ from torch import Tensor
 from regard.data import Plan
 from regard.hub import Checkpoint
 from regard.models.headed import Headed
-from regard.models.heads import EmbedConfig, PoolConfig
+from regard.settings.models import EmbedConfig, PoolConfig
 from regard.tasks.base import metrics
 from regard.tasks.base.job import Job
 from regard.tasks.base.measures import better, plugin_figures
@@ -32,7 +32,8 @@ from regard.tasks.base.reading import Reader, quietly
 from regard.tasks.base.recipe import Written
 from regard.tasks.base.settle import settle_encoder
 from regard.tasks.base.splits import Split
-from regard.tasks.embedding.data import Held, PairedBatch, PairedFeed, PairUse, distinct, encode, held_pairs
+from regard.tasks.embedding.batches import PairedBatch, PairedFeed, PairUse, encode
+from regard.tasks.embedding.data import Held, distinct, held_pairs
 from regard.tasks.embedding.embedder import Embedder
 from regard.tasks.embedding.recipe import ContrastiveConfig, EmbedRecipe
 from regard.train.objectives import HIDDEN, Sums

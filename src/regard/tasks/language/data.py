@@ -19,19 +19,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from regard.config import to_dict
-from regard.data import (
-    BatchConfig,
-    Packed,
-    Plan,
-    Shape,
-    Store,
-    fingerprint,
-    id_type,
-    open_or_build,
-    pack_flat,
-    spread,
-)
+from regard.data import Packed, Plan, Shape, Store, fingerprint, id_type, open_or_build, pack_flat, spread
 from regard.data.hashing import uniform
+from regard.settings.training import BatchConfig
 from regard.tasks.base.documents import DocumentCorpus, Passage
 from regard.tasks.base.feed import Batch, PlannedFeed, Sharing
 from regard.tasks.base.splits import Split

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from regard.config import check_choices
-from regard.models.shape import LanguageShape
+from regard.settings.shape import LanguageShape
+from regard.settings.training import SmoothingConfig
 from regard.tasks.base.documents import DocumentsConfig, is_table
 from regard.tasks.base.recipe import Recipe, RecipeSpec, Tables
 from regard.tasks.base.suited import given, paced, plain_lists, suited_rate
-from regard.train.objectives import SmoothingConfig
 
 RATES = {"tiny": 2e-3, "small": 1e-3, "base": 6e-4, "recurrent": 2e-3}
 STARTED_RATE = 1e-4

@@ -8,7 +8,8 @@ import torch
 
 from regard.config import to_dict
 from regard.hub import DecoderCheckpoint, is_foreign, read_decoder
-from regard.models.decoder import Decoder, DecoderConfig
+from regard.models.decoder import Decoder
+from regard.settings.models import DecoderConfig
 from regard.tasks.base.folder import (
     FolderError,
     check_backed,

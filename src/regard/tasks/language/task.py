@@ -1,5 +1,6 @@
 """Language modelling as a task."""
 
+from regard.tasks.base.plain_doctor import doctor, files
 from regard.tasks.base.task import Task
 from regard.tasks.language import cli
 from regard.tasks.language.evaluate import evaluate
@@ -16,6 +17,8 @@ TASK = Task(
     predictor=Generator,
     open=open_generator,
     evaluate=evaluate,
+    doctor=doctor,
+    files=files,
     exports=frozenset({"hf", "onnx"}),
     views=("continue",),
     commands=cli.COMMANDS,

@@ -17,9 +17,10 @@ import numpy as np
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.data import BatchConfig, Packed, Plan, Shape, Store, pack_flat, spread
+from regard.data import Packed, Plan, Shape, Store, pack_flat, spread
 from regard.data.corruption import Corruption
 from regard.data.hashing import uniform
+from regard.settings.training import BatchConfig
 from regard.tasks.base.feed import Batch, PlannedFeed, Sharing
 from regard.text import DataError, Origin, Tokenizer
 from regard.train.objectives import HIDDEN

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from regard.config import check_choices
-from regard.data.corruption import MaskingConfig
-from regard.models.shape import EncoderShape
+from regard.settings.shape import EncoderShape
+from regard.settings.training import MaskingConfig
 from regard.tasks.base.documents import DocumentsConfig
 from regard.tasks.base.recipe import Recipe, RecipeSpec, Tables
 from regard.tasks.base.suited import given, paced, plain_lists, suited_rate

@@ -1,5 +1,6 @@
 """Pretraining as a task."""
 
+from regard.tasks.base.plain_doctor import doctor
 from regard.tasks.base.task import Task
 from regard.tasks.pretraining import cli
 from regard.tasks.pretraining.filler import Filler, open_filler
@@ -15,6 +16,7 @@ TASK = Task(
     predictor=Filler,
     open=open_filler,
     heads=("masked",),
+    doctor=doctor,
     exports=frozenset({"hf", "onnx"}),
     views=("fill", "context"),
     commands=cli.COMMANDS,

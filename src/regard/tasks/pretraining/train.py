@@ -23,10 +23,12 @@ from rich.console import Console
 from torch import Tensor
 
 from regard.config import to_dict
-from regard.data import BatchConfig, Store
-from regard.data.corruption import Corruption, MaskingConfig, word_starts
+from regard.data import Store
+from regard.data.corruption import Corruption, word_starts
 from regard.models.headed import Headed
-from regard.models.heads import MaskedConfig, MaskedHead
+from regard.models.heads import MaskedHead
+from regard.settings.models import MaskedConfig
+from regard.settings.training import BatchConfig, MaskingConfig
 from regard.tasks.base.documents import DocumentCorpus
 from regard.tasks.base.feed import in_pieces
 from regard.tasks.base.job import Job

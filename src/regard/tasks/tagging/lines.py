@@ -23,8 +23,11 @@ from regard.text.files import COMPRESSED, LONGEST
 
 LineFormat = Literal["conll", "conllu", "text"]
 
+COLUMNS = (".conll", ".conll03", ".col", ".bio", ".iob", ".iob2", ".conllu")
+"""Names of files that have a word a line end so."""
+
 _SUFFIXES: dict[str, LineFormat] = {
-    **dict.fromkeys((".conll", ".conll03", ".col", ".bio", ".iob", ".iob2", ".tsv"), "conll"),
+    **dict.fromkeys((*COLUMNS, ".tsv"), "conll"),
     ".conllu": "conllu",
     ".txt": "text",
     ".md": "text",

@@ -5,12 +5,12 @@ from functools import partial
 from typing import Annotated, Literal
 
 from regard.config import check_choices
-from regard.models.shape import EncoderShape
+from regard.settings.shape import EncoderShape
+from regard.settings.training import LossConfig
 from regard.tasks.base.measures import check_metric
 from regard.tasks.base.recipe import Recipe, RecipeSpec
 from regard.tasks.base.suited import plain_lists, suited_texts
 from regard.tasks.tagging.data import TaggedConfig
-from regard.train.objectives import LossConfig
 
 Decode = Literal["valid", "greedy"]
 """Which tags a sentence gets, where they mark spans. valid: the likeliest of all well-formed sequences;

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, TextIO, cast, get_args, overload
 
 import numpy as np
 
+from regard.disk import full_disk
 from regard.models.heads import TagHead
 from regard.tasks.base.encoders import open_reader
 from regard.tasks.base.faster import Precision
@@ -268,7 +269,7 @@ def _writable(out: Path | str | TextIO, source: Path | str) -> Iterator[TextIO]:
         return
     if Path(out).exists() and Path(source).exists() and Path(out).samefile(source):
         raise ValueError(f"{out} is the file that is read: choose another to write")
-    with Path(out).open("w", encoding="utf-8", newline="\n") as file:
+    with full_disk(out), Path(out).open("w", encoding="utf-8", newline="\n") as file:
         yield file
 
 

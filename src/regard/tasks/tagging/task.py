@@ -2,6 +2,7 @@
 
 from regard.tasks.base.task import Task
 from regard.tasks.tagging import cli
+from regard.tasks.tagging.check import doctor, files
 from regard.tasks.tagging.commands import evaluate, examples
 from regard.tasks.tagging.recipe import RECIPE
 from regard.tasks.tagging.tagger import Tagger, open_tagger
@@ -18,6 +19,8 @@ TASK = Task(
     heads=("tag",),
     evaluate=evaluate,
     examples=examples,
+    doctor=doctor,
+    files=files,
     exports=frozenset({"hf", "onnx"}),
     views=("tags", "context"),
     commands=cli.COMMANDS,

@@ -17,26 +17,21 @@ import torch
 from rich.console import Console
 
 from regard.models.headed import Headed
-from regard.models.heads import TagConfig, TagHead
+from regard.models.heads import TagHead
+from regard.settings.models import TagConfig
+from regard.settings.training import LossConfig
 from regard.tasks.base import metrics
 from regard.tasks.base.job import Job
 from regard.tasks.base.measures import better, plugin_figures
 from regard.tasks.base.reading import quietly
 from regard.tasks.base.recipe import Written
 from regard.tasks.base.settle import settle_encoder
-from regard.tasks.tagging.data import (
-    EncodedSentences,
-    TagBatch,
-    TagFeed,
-    TaggedCorpus,
-    encode,
-    mark_spans,
-    tag_names,
-)
+from regard.tasks.tagging.batches import EncodedSentences, TagBatch, TagFeed, encode
+from regard.tasks.tagging.data import TaggedCorpus, mark_spans, tag_names
 from regard.tasks.tagging.recipe import TagRecipe
 from regard.tasks.tagging.tagger import Laid, Tagger, log_softmax
 from regard.text import Skipped, Tagged
-from regard.train.objectives import LossConfig, Sums, agreeing_loss, number_loss, token_loss
+from regard.train.objectives import Sums, agreeing_loss, number_loss, token_loss
 from regard.train.ranks import Ranks
 
 

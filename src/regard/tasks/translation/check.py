@@ -1,17 +1,17 @@
 """The data doctor on the files of a recipe, with the tokenizer that the recipe would train."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from regard.config import ConfigError
+from regard.tasks.base.doctor import SPLITS, strict
 from regard.tasks.base.pairs import Corpus, texts
 from regard.tasks.base.recipe import Written
-from regard.tasks.base.splits import Split
 from regard.tasks.translation.recipe import TranslateRecipe
-from regard.text import DataError, Tokenizer
-from regard.text.doctor import Report, examine
-
-SPLITS: tuple[Split, ...] = ("train", "valid", "test")
+from regard.text import DataError, Tokenizer, read_pairs
+from regard.text.doctor import Report, Vectors, examine
 
 
 def check_recipe(written: Written[Any], *, examples: int = 3, tokens: bool = True) -> Report:
@@ -22,15 +22,7 @@ def check_recipe(written: Written[Any], *, examples: int = 3, tokens: bool = Tru
     splits: dict[str, Any] = {split: corpus.readers(split) for split in SPLITS if corpus.files(split)}
     tokenizer = _tokenizer(written) if tokens else None
     longest = None if tokenizer is None else data.longest - 2  # the end, and the start or a language token
-    report = examine(splits, tokenizer=tokenizer, longest=longest, examples=examples)
-    if data.on_error == "skip":
-        return report
-    # Training will stop at the first of them.
-    findings = [
-        replace(each, severity="error") if each.name == "broken lines" else each for each in report.findings
-    ]
-    findings.sort(key=lambda finding: finding.severity != "error")
-    return replace(report, findings=tuple(findings))
+    return strict(examine(splits, tokenizer=tokenizer, longest=longest, examples=examples), data)
 
 
 def _tokenizer(written: Written[TranslateRecipe]) -> Tokenizer | None:
@@ -43,5 +35,13 @@ def _tokenizer(written: Written[TranslateRecipe]) -> Tokenizer | None:
         return None
 
 
-def check_pairs(source: Path, target: Path, *, examples: int = 3) -> Report:
-    return examine({"train": [(source, target)]}, examples=examples)
+def doctor(written: Written[Any], *, examples: int = 3, vectors: Vectors | None = None) -> Report:
+    """Pairs have no labels that vectors could doubt."""
+    if vectors is not None:
+        raise ConfigError("--model is for labelled text, and these are pairs: leave it out")
+    return check_recipe(written, examples=examples)
+
+
+def check_pairs(source: Path, target: Path, *, encoding: str = "utf-8", examples: int = 3) -> Report:
+    read = partial(read_pairs, source, target, encoding=encoding)
+    return examine({"train": [read]}, examples=examples)

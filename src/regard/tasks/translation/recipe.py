@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal
 
 from regard.config import from_dict
 from regard.decode import DecodeConfig
-from regard.models.shape import TranslatorConfig
+from regard.settings.shape import TranslatorConfig
+from regard.settings.training import LossConfig
 from regard.tasks.base.measures import check_metric
 from regard.tasks.base.pairs import PairsConfig, plain_files
 from regard.tasks.base.recipe import Recipe, RecipeSpec
 from regard.tasks.base.suited import given, paced
-from regard.train.objectives import LossConfig
 
 FIGURES = ("bleu", "chrf", "exact", "loss")
 

@@ -2,7 +2,7 @@
 
 from regard.tasks.base.task import Task
 from regard.tasks.translation import cli
-from regard.tasks.translation.check import check_recipe
+from regard.tasks.translation.check import check_recipe, doctor
 from regard.tasks.translation.commands import evaluate, examples
 from regard.tasks.translation.recipe import RECIPE
 from regard.tasks.translation.train import prepare
@@ -19,6 +19,7 @@ TASK = Task(
     evaluate=evaluate,
     examples=examples,
     check=check_recipe,
+    doctor=doctor,
     exports=frozenset({"ctranslate2", "onnx"}),
     views=("translate",),
     commands=cli.COMMANDS,

@@ -17,11 +17,12 @@ from rich.console import Console
 from torch import Tensor
 
 from regard.config import to_dict
-from regard.data import BatchConfig, Plan, fingerprint
+from regard.data import Plan, fingerprint
 from regard.decode import DecodeConfig
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.embedding import VocabularyHead
 from regard.nn.stacks import is_static
+from regard.settings.training import BatchConfig, LossConfig
 from regard.tasks.base.feed import in_pieces
 from regard.tasks.base.folder import clear, settled_tokenizer
 from regard.tasks.base.job import Job
@@ -41,7 +42,7 @@ from regard.tasks.translation.evaluate import MetricName, score
 from regard.tasks.translation.recipe import TranslateRecipe
 from regard.tasks.translation.translator import Translator
 from regard.text import DataError, Origin, Tokenizer
-from regard.train.objectives import LossConfig, Sums, agreeing_loss, head_loss
+from regard.train.objectives import Sums, agreeing_loss, head_loss
 from regard.train.ranks import Ranks
 
 Item = TypeVar("Item")

@@ -22,7 +22,8 @@ import torch
 
 from regard.config import from_dict, to_dict
 from regard.decode import DecodeConfig
-from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from regard.models.seq2seq import Seq2Seq
+from regard.settings.models import Seq2SeqConfig
 from regard.tasks.base.describe import Described
 from regard.tasks.base.faster import Precision, check_precision, settle_precision
 from regard.tasks.base.folder import (

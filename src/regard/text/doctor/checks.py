@@ -4,21 +4,24 @@ A check looks at the numbers of a `Survey`. Shares decide the severity: a few ba
 knowing, many make a worse model.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.text.doctor.drafts import NEVER, Draft, Location, Rule, severity
+from regard.text.doctor.drafts import NEVER, Draft, Location, Mask, Rule, severity
 from regard.text.doctor.findings import Example
-from regard.text.doctor.survey import SideSurvey, Survey
+from regard.text.doctor.survey import SIDES, Ledger, SideSurvey, Survey
+from regard.text.records import DataError
 
 UNPAIRED = "no line beside it"
 
 _LITTLE = 1000
 FEW_WORDS = 4
 """Fewer are said alike by chance."""
-SIDES = ("source", "target")
+WRONG_TAG = "wrong tag"
+"""The reason of a sentence whose tags are none of their scheme."""
 
 _DAMAGE = {
     "control": ("control characters", "invisible characters split words for the tokenizer", "strip them"),
@@ -38,6 +41,25 @@ _DAMAGE = {
 }
 
 
+_SKIP = "or leave them out with data.on_error=skip"
+
+
+class Sides(Protocol):
+    """What there is of a split, whatever its records are."""
+
+    corpora: Sequence[Any]
+    broken: list[Ledger]
+    unreadable: list[DataError]
+
+    @property
+    def sides(self) -> tuple[SideSurvey, ...]: ...
+
+    @property
+    def side_names(self) -> tuple[str, ...]: ...
+
+    def __len__(self) -> int: ...
+
+
 def missing(surveys: Mapping[str, Survey]) -> Iterator[Draft]:
     if "train" not in surveys:
         yield Draft("no training data", "error", "train", 0, 0, "there is no split named train", "name one")
@@ -49,7 +71,7 @@ def missing(surveys: Mapping[str, Survey]) -> Iterator[Draft]:
             yield Draft("little data", "warning", name, 0, 0, text, "gather more")
 
 
-def unreadable(split: str, survey: Survey) -> Iterator[Draft]:
+def unreadable(split: str, survey: Sides) -> Iterator[Draft]:
     for error in survey.unreadable:
         text = f"{error.origin}: {error.reason} {error.particulars}".rstrip()
         yield Draft("unreadable file", "error", split, 1, len(survey.corpora), text, error.remedy)
@@ -59,10 +81,14 @@ def unreadable(split: str, survey: Survey) -> Iterator[Draft]:
             if reason != UNPAIRED:
                 errors = ledger.errors[reason]
                 examples = [Example(str(error.origin), "", "", error.particulars) for error in errors]
-                text = f"{reason}: they cannot be read"
-                remedy = "fix them, or leave them out with data.on_error=skip"
+                name, text, remedy = "broken lines", f"{reason}: they cannot be read", errors[0].remedy
+                if reason == WRONG_TAG:
+                    name, text = "invalid tags", "tags that cannot follow each other so"
+                    remedy = f"correct them, or name their scheme with data.scheme; {_SKIP}"
+                elif "encoding=" not in remedy:
+                    remedy = f"fix them; {_SKIP}"
                 how_bad = severity(count / total, 0, 0.05)
-                yield Draft("broken lines", how_bad, split, count, total, text, remedy, (), examples)
+                yield Draft(name, how_bad, split, count, total, text, remedy, (), examples)
 
 
 def empty(split: str, survey: Survey) -> Iterator[Draft]:
@@ -120,28 +146,37 @@ def lengths(split: str, survey: Survey) -> Iterator[Draft]:
     text = f"one side is much longer than the other (usual is {usual:.2f} letters of source to 1 of target)"
     rule = Rule("length ratio", text, "these are seldom translations: remove them", 0.001, 0.2)
     yield from rule.draft(split, odd, lambda i: f"{source[i]} to {target[i]} letters", badness=away)
-    most = np.maximum(source, target)
-    middle, spread = _robust(np.log(most[full]))
+    yield from long_lines(split, np.maximum(source, target), full, remedy="split them into sentences")
+
+
+def long_lines(
+    split: str, letters: NDArray[np.int64], full: Mask, *, of: str = "", remedy: str
+) -> Iterator[Draft]:
+    """Far beyond the length of the others; `of` names the text, where a record has several."""
+    if not full.any():
+        return
+    middle, spread = _robust(np.log(letters[full]))
     bound = max(500.0, float(np.exp(middle + 5 * spread)))
     text = f"longer than {bound:,.0f} letters, where the middle line has {np.exp(middle):,.0f}"
-    rule = Rule("very long lines", text, "split them into sentences", 0.01)
-    yield from rule.draft(split, most > bound, lambda i: f"{most[i]:,} letters", badness=most)
+    rule = Rule(f"very long {of or 'line'}s", text, remedy, 0.01)
+    yield from rule.draft(split, letters > bound, lambda i: f"{letters[i]:,} letters", badness=letters)
 
 
-def scripts(split: str, survey: Survey) -> Iterator[Draft]:
-    for side, name in zip(survey.sides, SIDES, strict=True):
+def scripts(split: str, survey: Sides) -> Iterator[Draft]:
+    for side, name in zip(survey.sides, survey.side_names, strict=True):
         counts = np.bincount(side.scripts, minlength=len(side.script_names))
         counts[0] = 0  # those that have too few letters
         usual = (counts >= 0.1 * counts.sum()) | (np.arange(len(counts)) == 0)
         listed = " and ".join(side.script_names[i].title() for i in np.flatnonzero(usual) if i)
         text = f"written in another script than {listed}"
-        rule = Rule(f"wrong script in {name}", text, "remove them", 0.001, 0.1)
+        where = f" in {name}" if len(survey.sides) > 1 else ""
+        rule = Rule(f"wrong script{where}", text, "remove them", 0.001, 0.1)
         yield from rule.draft(split, ~usual[side.scripts], _script_namer(side))
 
 
-def damage(split: str, survey: Survey) -> Iterator[Draft]:
+def damage(split: str, survey: Sides) -> Iterator[Draft]:
     for kind, (name, text, remedy) in _DAMAGE.items():
-        shown = dict(survey.target.traces[kind]) | dict(survey.source.traces[kind])
+        shown = {number: mark for side in survey.sides[::-1] for number, mark in side.traces[kind]}
         faulty = np.zeros(len(survey), bool)
         faulty[[*shown]] = True
         error = 0.2 if kind in ("replacement", "unknown", "mojibake") else NEVER

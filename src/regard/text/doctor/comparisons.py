@@ -10,14 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.text.doctor.alignment import Aligner, Judgement, Run, Words
-from regard.text.doctor.checks import FEW_WORDS, SIDES, UNPAIRED, both, copied
+from regard.text.doctor.checks import FEW_WORDS, UNPAIRED, both, copied
 from regard.text.doctor.drafts import Draft, Location, Mask, Rule
 from regard.text.doctor.findings import Example
-from regard.text.doctor.survey import Ledger, Survey
+from regard.text.doctor.survey import SIDES, Ledger, Survey
 
-_COMMON = 100
+COMMON = 100
+"""Words that nearly every line of a language has some of."""
 _SURE = 15.0
-_UNLIKELY = 6.0
+UNLIKELY = 6.0
+"""In nats: so few of them are no chance."""
 _TOLD = 1000
 
 
@@ -32,11 +34,11 @@ def leaks(surveys: Mapping[str, Survey]) -> Iterator[Draft]:
         where = f"pairs of {split} stand in {other} too"
         text = f"{where}, {letters:,} of them to the letter: scores will flatter"
         rule = Rule("leak", text, f"remove them from {other}", 0.002, 0.1)
-        yield from rule.draft(split, leaked, lambda i: "also at", beside=_finder(pairs, other, seen_pairs))
+        yield from rule.draft(split, leaked, lambda i: "also at", beside=finder(pairs, other, seen_pairs))
         sources = enough & ~leaked & np.isin(survey.source.normal, seen.source.normal)
         text = f"sources of {split} stand in {other} too, with another target"
         rule = Rule("leaked sources", text, f"remove them from {other}", 0.01)
-        beside = _finder(survey.source.normal, other, seen.source.normal)
+        beside = finder(survey.source.normal, other, seen.source.normal)
         yield from rule.draft(split, sources, lambda i: "also at", beside=beside)
 
 
@@ -60,8 +62,8 @@ def _languages(
     shares = [np.log((each + 0.5) / (each.sum() + 0.5 * size)) for each in counts]
     leaning = (shares[side] - shares[1 - side]).astype(np.float32)
     common = np.zeros(size, np.float32)
-    common[np.argsort(-counts[side], kind="stable")[:_COMMON]] = 1
-    coverage = _coverage(usual.sides[side].words, common)
+    common[np.argsort(-counts[side], kind="stable")[:COMMON]] = 1
+    coverage = coverage_of(usual.sides[side].words, common)
     for split, survey in surveys.items():
         words = survey.sides[side].words
         enough = (words.counts >= FEW_WORDS) & ~copied(survey)
@@ -70,9 +72,9 @@ def _languages(
         text = f"lines of the {SIDES[side]} read like the {SIDES[1 - side]}'s language"
         rule = Rule(f"{SIDES[side]} untranslated", text, "translate or remove them", 0.002, 0.2)
         yield from rule.draft(split, swapped, lambda i: "the other side's words", badness=-sums)
-        surprise = _surprise(words.sums(common), words.counts, coverage)
-        foreign = enough & ~swapped & (surprise > _UNLIKELY)
-        hardly = f"lines of the {SIDES[side]} have hardly any of its {_COMMON} commonest words"
+        surprise = surprise_at(words.sums(common), words.counts, coverage)
+        foreign = enough & ~swapped & (surprise > UNLIKELY)
+        hardly = f"lines of the {SIDES[side]} have hardly any of its {COMMON} commonest words"
         text = f"{hardly}: a third language, or a list"
         rule = Rule(f"{SIDES[side]} foreign", text, "remove them", 0.005, 0.2)
         yield from rule.draft(split, foreign, lambda i: "hardly a common word", badness=surprise)
@@ -144,14 +146,14 @@ def _usual(surveys: Mapping[str, Survey]) -> tuple[str, Survey] | None:
     return (split, survey) if survey is not None and len(survey) else None
 
 
-def _coverage(words: Words, common: NDArray[np.float32]) -> float:
+def coverage_of(words: Words, common: NDArray[np.float32]) -> float:
     """The share of common words in lines that have few of them: the lower quartile."""
     counts = words.counts
     enough = counts >= 10
     return float(np.quantile((words.sums(common)[enough] / counts[enough]), 0.25)) if enough.any() else 0.0
 
 
-def _surprise(hits: NDArray[np.float64], counts: NDArray[np.int64], share: float) -> NDArray[np.float64]:
+def surprise_at(hits: NDArray[np.float64], counts: NDArray[np.int64], share: float) -> NDArray[np.float64]:
     """How unlikely so few hits are, in nats: Chernoff's bound, n KL(hits/n || share)."""
     if not 0 < share < 1:
         return np.zeros(len(hits))
@@ -160,7 +162,7 @@ def _surprise(hits: NDArray[np.float64], counts: NDArray[np.int64], share: float
     return np.where(found < share, counts * divergence, 0.0)
 
 
-def _finder(
+def finder(
     wanted: NDArray[np.int64], split: str, seen: NDArray[np.int64]
 ) -> Callable[[int], tuple[str, int] | None]:
     return lambda number: (split, int(np.argmax(seen == wanted[number])))

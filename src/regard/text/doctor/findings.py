@@ -1,4 +1,4 @@
-"""What the doctor found in parallel text: findings with their worst examples, and the verdict."""
+"""What the doctor found: findings with their worst examples, and the verdict."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -15,7 +15,8 @@ class Example:
     origin: str
     """File and line; of both sides, where they stand in two files."""
     source: str
-    target: str
+    target: str | None
+    """The other text, where there are two."""
     why: str
 
 
@@ -48,12 +49,54 @@ class SplitCounts:
     """Where a tokenizer was given."""
     target_tokens: int | None = None
 
+    def cells(self) -> dict[str, str]:
+        """For a table: what each number is called, and the number."""
+        numbers = {
+            "pairs": self.pairs,
+            "broken": self.broken,
+            "source words": self.source_words,
+            "target words": self.target_words,
+        }
+        found = {name: f"{number:,}" for name, number in numbers.items()}
+        if self.source_tokens is not None and self.target_tokens is not None:
+            source = self.source_tokens / max(self.source_words, 1)
+            target = self.target_tokens / max(self.target_words, 1)
+            found["tokens a word"] = f"{source:.2f} | {target:.2f}"
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class SampleCounts:
+    """Of a split that is no parallel text."""
+
+    called: str
+    """What its records are: texts, sentences, lines."""
+    records: int
+    """Those that could be read."""
+    looked: int
+    """Those of them that were looked at."""
+    broken: int
+    words: int
+    """Of those that were looked at."""
+    classes: int | None = None
+
+    def cells(self) -> dict[str, str]:
+        numbers = {self.called: self.records}
+        if self.looked < self.records:
+            numbers["looked at"] = self.looked
+        numbers |= {"broken": self.broken, "words": self.words}
+        if self.classes is not None:
+            numbers["classes"] = self.classes
+        return {name: f"{number:,}" for name, number in numbers.items()}
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
     findings: tuple[Finding, ...]
     """Errors first, then warnings."""
-    splits: Mapping[str, SplitCounts]
+    splits: Mapping[str, SplitCounts | SampleCounts]
+    task: str = ""
+    """What the text is for, where somebody had to find out."""
 
     @property
     def ok(self) -> bool:
@@ -76,5 +119,6 @@ class Report:
             "ok": self.ok,
             "verdict": self.verdict,
             "splits": {name: asdict(counts) for name, counts in self.splits.items()},
+            **({"task": self.task} if self.task else {}),
             "findings": [{**asdict(finding), "share": finding.share} for finding in self.findings],
         }

@@ -12,6 +12,8 @@ _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "
 
 def render(report: Report, console: Console) -> None:
     """Print a report. Text from files is printed as it is; what is too long for the width is shortened."""
+    if report.task:
+        _print(Text(f"read as text for {report.task}; another task is chosen with --task"), 0, console)
     for line in _counts(report):
         console.print(line, soft_wrap=True)
     console.print()
@@ -33,16 +35,10 @@ def _print(text: Text, indent: int, console: Console) -> None:
 
 def _counts(report: Report) -> Iterator[Text]:
     """A table without rules, which reads as well in a file."""
-    rows = [["split", "pairs", "broken", "source words", "target words"]]
-    for name, counts in report.splits.items():
-        numbers = counts.pairs, counts.broken, counts.source_words, counts.target_words
-        rows.append([name, *(f"{number:,}" for number in numbers)])
-        if counts.source_tokens is not None and counts.target_tokens is not None:
-            source = counts.source_tokens / max(counts.source_words, 1)
-            target = counts.target_tokens / max(counts.target_words, 1)
-            rows[-1].append(f"{source:.2f} | {target:.2f}")
-    if len(rows[-1]) > len(rows[0]):
-        rows[0].append("tokens a word")
+    found = {name: counts.cells() for name, counts in report.splits.items()}
+    heads = [*dict.fromkeys(head for cells in found.values() for head in cells)]
+    rows = [["split", *heads]]
+    rows += [[name, *(cells.get(head, "") for head in heads)] for name, cells in found.items()]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for number, (name, *cells) in enumerate(rows):
         line = "  ".join(cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
@@ -63,7 +59,7 @@ def _lines(finding: Finding, width: int) -> Iterator[tuple[Text, int]]:
         place.append(f"  {example.why}", style="dim")
         yield place, 10
         if example.source or example.target:
-            for side in (example.source, example.target):
+            for side in (example.source, *([] if example.target is None else [example.target])):
                 shown = _shortened(side.strip(), width - 12)
                 yield Text(shown) if shown else Text("(empty)", style="dim"), 12
 

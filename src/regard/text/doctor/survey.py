@@ -30,6 +30,8 @@ Corpus = PairFiles | Reader | Sequence[Pair]
 
 Number = TypeVar("Number", np.int8, np.int32, np.int64)
 
+SIDES = ("source", "target")
+
 _STEM = 6
 _BATCH = 2048
 _REMEMBERED = 100
@@ -138,6 +140,7 @@ class Survey:
         self.corpora = corpora
         self.source, self.target = SideSurvey(), SideSurvey()
         self.sides = (self.source, self.target)
+        self.side_names = SIDES
         self.starts = [0]
         """Where the pairs of each corpus begin, and where the last ends."""
         self.broken: list[Ledger] = []

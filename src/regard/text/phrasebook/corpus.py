@@ -34,6 +34,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Literal, get_args
 
+from regard.disk import full_disk
 from regard.text.phrasebook.sense import Dice
 from regard.text.phrasebook.sentences import Sentence, compose
 from regard.text.phrasebook.words import Two
@@ -70,7 +71,8 @@ def write(
             ("de", [sentence.german for sentence in sentences]),
         ):
             file = folder / f"{split}.{language}"
-            file.write_bytes("".join(f"{line}\n" for line in lines).encode())
+            with full_disk(file):
+                file.write_bytes("".join(f"{line}\n" for line in lines).encode())
             files.append(file)
     return files
 

@@ -29,16 +29,17 @@ from collections.abc import Callable
 from typing import Any
 
 from regard.config import from_dict, to_dict
-from regard.models.decoder import DecoderConfig
-from regard.models.encoder import EncoderConfig
-from regard.models.seq2seq import Seq2SeqConfig
-from regard.nn.embedding import EmbeddingConfig
-from regard.nn.initialize import InitialConfig
-from regard.nn.layers import FeedForwardConfig, NormConfig
-from regard.nn.multihead import AttentionConfig
-from regard.nn.positions import PositionsConfig
-from regard.nn.recurrent import RecurrentConfig
-from regard.nn.stacks import TransformerConfig
+from regard.settings.models import DecoderConfig, EncoderConfig, Seq2SeqConfig
+from regard.settings.network import (
+    AttentionConfig,
+    EmbeddingConfig,
+    FeedForwardConfig,
+    InitialConfig,
+    NormConfig,
+    PositionsConfig,
+    RecurrentConfig,
+    TransformerConfig,
+)
 
 
 def translator(

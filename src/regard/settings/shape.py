@@ -11,14 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from regard.config import check_choices, from_dict, to_dict
-from regard.models.decoder import DecoderConfig
-from regard.models.encoder import EncoderConfig
-from regard.models.presets import DECODERS, ENCODERS, MODERN, SEQ2SEQ
-from regard.models.seq2seq import Seq2SeqConfig
-from regard.nn.attention import SCORES
-from regard.nn.layers import Activation, NormKind
-from regard.nn.positions import POSITIONS, Scaling
-from regard.nn.recurrent import Cell
+from regard.settings.models import DecoderConfig, EncoderConfig, Seq2SeqConfig
+from regard.settings.network import POSITIONS, SCORES, Activation, Cell, NormKind, Scaling
+from regard.settings.presets import DECODERS, ENCODERS, MODERN, SEQ2SEQ
 
 _PATHS: dict[str, tuple[str, ...]] = {
     "layers": ("body.layers",),

@@ -1,0 +1,191 @@
+"""Whole models: encoders, decoders, translators, and what stands on an encoder."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from regard.config import check_choices
+from regard.settings.network import (
+    POSITIONS,
+    EmbeddingConfig,
+    InitialConfig,
+    PositionsConfig,
+    RecurrentConfig,
+    TransformerConfig,
+)
+
+Score = Literal["additive", "dot", "scaled"]
+
+
+Query = Literal["trained", "fixed", "ones"]
+"""What a pool asks with: a vector that learns, one that keeps its first random value, or ones."""
+
+
+Body = TransformerConfig | RecurrentConfig
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EncoderConfig:
+    vocabulary: int
+    """Entries of the vocabulary."""
+    d_model: int = 512
+    """Width of the residual stream."""
+    embedding: EmbeddingConfig = field(default_factory=EmbeddingConfig)
+    positions: PositionsConfig = field(default_factory=PositionsConfig)
+    body: Body = field(default_factory=TransformerConfig)
+    pooler: bool = False
+    """BERT's tanh(W x_first + b), for the heads that want a sequence in that one vector."""
+    initial: InitialConfig = field(default_factory=InitialConfig)
+
+    def __post_init__(self) -> None:
+        check_widths(self.vocabulary, self.d_model, self.positions, self.body)
+
+
+def check_widths(vocabulary: int, d_model: int, positions: PositionsConfig, body: Body) -> None:
+    """What the parts cannot know by themselves."""
+    if vocabulary < 1:
+        raise ValueError(f"vocabulary={vocabulary} must be at least 1")
+    if d_model < 1:
+        raise ValueError(f"d_model={d_model} must be at least 1")
+    if isinstance(body, TransformerConfig):
+        body.attention.width(d_model)
+    elif positions.kind != "none" and (POSITIONS[positions.kind].rotary or POSITIONS[positions.kind].bias):
+        raise ValueError(
+            f"positions.kind={positions.kind!r} acts inside attention, which a recurrent body has not"
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DecoderConfig:
+    vocabulary: int
+    """Entries of the vocabulary."""
+    d_model: int = 512
+    """Width of the residual stream."""
+    embedding: EmbeddingConfig = field(default_factory=EmbeddingConfig)
+    positions: PositionsConfig = field(default_factory=PositionsConfig)
+    body: TransformerConfig | RecurrentConfig = field(default_factory=TransformerConfig)
+    tied: bool = True
+    """The output matrix is the embedding's."""
+    head_bias: bool = False
+    """A bias for each entry of the vocabulary."""
+    initial: InitialConfig = field(default_factory=InitialConfig)
+
+    def __post_init__(self) -> None:
+        check_widths(self.vocabulary, self.d_model, self.positions, self.body)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seq2SeqConfig:
+    encoder: EncoderConfig
+    decoder: DecoderConfig
+    shared: bool = True
+    """Source and target share one vocabulary and one embedding matrix."""
+
+    def __post_init__(self) -> None:
+        ours = (self.encoder.vocabulary, self.encoder.d_model)
+        theirs = (self.decoder.vocabulary, self.decoder.d_model)
+        if self.shared and ours != theirs:
+            raise ValueError(
+                f"shared=true needs one vocabulary and one width, but the encoder has {ours[0]} x {ours[1]} "
+                f"and the decoder {theirs[0]} x {theirs[1]}: make them equal or set shared=false"
+            )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PoolConfig:
+    kind: Literal["first", "last", "ends", "mean", "max", "attention", "pooler"] = "first"
+    """How a sequence becomes one vector. First is [CLS] where there is one; ends is the last state of each
+    direction of a bidirectional recurrent encoder; pooler is the encoder's own, tanh(W x_first + b), as BERT
+    has it."""
+    query: Query = "trained"
+    """What an attention pool asks with: a vector that learns, one that stays as it was drawn, or ones."""
+    score: Score = "scaled"
+    """How an attention pool compares its query with the tokens: scaled is q . x / sqrt(d), dot is q . x,
+    additive is v . tanh(W q + U x)."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MaskedConfig:
+    kind: Literal["masked"] = "masked"
+    next_sentence: bool = False
+    """Also tell whether the second sentence follows the first, from the encoder's pooler."""
+    tied: bool = True
+    """The output matrix is the embedding."""
+    activation: Literal["gelu", "gelu_tanh", "relu"] = "gelu"
+    """Of the dense layer."""
+    eps: float = 1e-12
+    """Of the norm."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        if self.eps <= 0:
+            raise ValueError(f"head.eps={self.eps} must be greater than 0")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClassifyConfig:
+    kind: Literal["classify"] = "classify"
+    labels: int = 2
+    """How many there are to choose from; 1 for a number."""
+    pool: PoolConfig = field(default_factory=PoolConfig)
+    inner: Literal["none", "tanh", "relu"] = "none"
+    """A dense layer before the scores, with this activation (RoBERTa: tanh; DistilBERT: relu)."""
+    dropout: float = 0.1
+    """Share of the vector dropped in training."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        if self.labels < 1:
+            raise ValueError(f"head.labels={self.labels} must be at least 1")
+        _check_dropout(self.dropout)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TagConfig:
+    kind: Literal["tag"] = "tag"
+    tags: int = 2
+    """How many there are to choose from."""
+    words: Literal["first", "mean"] = "first"
+    """What speaks for a word: its first token, or the mean of its tokens."""
+    dropout: float = 0.1
+    """Share of each vector dropped in training."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        if self.tags < 1:
+            raise ValueError(f"head.tags={self.tags} must be at least 1")
+        _check_dropout(self.dropout)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpanConfig:
+    kind: Literal["span"] = "span"
+    dropout: float = 0.0
+    """Share of each vector dropped in training."""
+
+    def __post_init__(self) -> None:
+        _check_dropout(self.dropout)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EmbedConfig:
+    kind: Literal["embed"] = "embed"
+    pool: PoolConfig = field(default_factory=lambda: PoolConfig(kind="mean"))
+    project: int = 0
+    """Width of a dense layer with tanh behind the pool; 0: there is none."""
+    normalised: bool = True
+    """Vectors of length 1, so that a dot product is the cosine."""
+
+    def __post_init__(self) -> None:
+        if self.project < 0:
+            raise ValueError(f"head.project={self.project} must be 0 or more")
+
+
+HeadConfig = MaskedConfig | ClassifyConfig | TagConfig | SpanConfig | EmbedConfig
+
+
+def _check_dropout(dropout: float) -> None:
+    if not 0 <= dropout < 1:
+        raise ValueError(f"head.dropout={dropout} must be in [0, 1)")

@@ -1,0 +1,327 @@
+"""The parts of a network: attention, feed-forward, norms, positions, and the stacks they make."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Literal
+
+from regard.config import check_choices
+from regard.plugins import Registry
+
+SCORES: Registry[Any] = Registry(
+    "scaled", "dot", "additive", key="attention.score", home="regard.nn.attention"
+)
+"""All scores, by name. Only the scaled dot product has fused kernels; others run as they are written."""
+POSITIONS: Registry[Any] = Registry(
+    *("sinusoidal", "learned", "index", "fraction", "rotary", "relative", "alibi", "none"),
+    key="positions.kind",
+    home="regard.nn.positions",
+)
+"""All kinds, by name."""
+
+NormKind = Literal["layer", "rms", "batch"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NormConfig:
+    kind: NormKind = "layer"
+    """LayerNorm; RMSNorm: no mean, no beta; or BatchNorm, over the tokens of the batch."""
+    place: Literal["post", "pre"] = "post"
+    """After the residual sum, as in the paper, or before the layer, which trains without warm-up."""
+    eps: float = 1e-5
+    """Added to the variance."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        if self.eps <= 0:
+            raise ValueError(f"norm.eps={self.eps} must be greater than 0")
+
+
+Activation = Literal["relu", "gelu", "gelu_tanh", "geglu", "swiglu"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FeedForwardConfig:
+    d_ff: int | None = None
+    """Inner width; 4 * d_model unless given."""
+    activation: Activation = "relu"
+    """gelu_tanh is the approximation that GPT-2 uses; geglu and swiglu have a third matrix, the gate."""
+    bias: bool = True
+    """b_1 and b_2."""
+    dropout: float = 0.0
+    """Share of the inner elements dropped in training; the paper drops none there."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        if self.d_ff is not None and self.d_ff < 1:
+            raise ValueError(f"feed_forward.d_ff={self.d_ff} must be at least 1")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"feed_forward.dropout={self.dropout} must be in [0, 1)")
+
+
+Kernel = Literal["equation", "varlen", "grouped", "padded"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AttentionConfig:
+    heads: int = 8
+    """Attentions side by side."""
+    kv_heads: int | None = None
+    """Heads of keys and values, each shared by heads / kv_heads queries; as many as heads unless given."""
+    d_head: int | None = None
+    """Width of a query and a key; d_model / heads unless given."""
+    d_value: int | None = None
+    """Width of a value; d_head unless given."""
+    bias: bool = True
+    """Biases of the four projections. The paper writes none; every published checkpoint has them."""
+    dropout: float = 0.0
+    """Share of the attention weights dropped in training. The fused kernels cannot: it costs speed."""
+    kernel: Kernel | Literal["auto"] = "auto"
+    """Which kernel computes it; auto takes the fastest that can."""
+    score: Annotated[str, SCORES] | None = None
+    """How queries and keys are compared: the scaled dot product unless given. Others have no fused kernel:
+    they are computed by the equation, one sequence after the other."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        if self.score is not None:
+            SCORES.check(self.score, "attention.score")
+        if self.scored and self.kernel not in ("auto", "equation"):
+            raise ValueError(
+                f"attention.kernel={self.kernel!r} computes the scaled dot product, but "
+                f"attention.score={self.score!r}: leave one of the two out"
+            )
+        for name in ("heads", "kv_heads", "d_head", "d_value"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"attention.{name}={value} must be at least 1")
+        if self.kv_heads is not None and self.heads % self.kv_heads:
+            raise ValueError(
+                f"attention.heads={self.heads} cannot share kv_heads={self.kv_heads}: "
+                f"choose a divisor of {self.heads}"
+            )
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"attention.dropout={self.dropout} must be in [0, 1)")
+
+    @property
+    def scored(self) -> bool:
+        """Whether the score is another than the kernels have."""
+        return self.score not in (None, "scaled")
+
+    def width(self, d_model: int) -> int:
+        """d_head for a model of this width."""
+        if self.d_head is None and d_model % self.heads:
+            raise ValueError(
+                f"d_model={d_model} cannot be split over heads={self.heads}: "
+                f"choose a multiple of {self.heads}, or set attention.d_head"
+            )
+        return self.d_head or d_model // self.heads
+
+    def only(self, kept: Sequence[int], d_model: int) -> "AttentionConfig":
+        """The same with these of the heads alone, each as wide as before. Heads that share keys and values
+        stay or go together."""
+        share = self.heads // (self.kv_heads or self.heads)
+        groups = {head // share for head in kept}
+        if len(groups) * share != len(kept):
+            broken = next(group for group in sorted(groups) if not self._group(group, share) <= {*kept})
+            raise ValueError(
+                f"heads {sorted(self._group(broken, share))} share keys and values, but only "
+                f"{sorted(self._group(broken, share) & {*kept})} would stay: keep or drop all of them"
+            )
+        return replace(
+            self, heads=len(kept), kv_heads=self.kv_heads and len(groups), d_head=self.width(d_model)
+        )
+
+    def _group(self, number: int, share: int) -> set[int]:
+        return set(range(number * share, number * share + share))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TransformerConfig:
+    kind: Literal["transformer"] = "transformer"
+    layers: int = 6
+    """Identical layers, one after the other."""
+    attention: AttentionConfig = field(default_factory=AttentionConfig)
+    feed_forward: FeedForwardConfig = field(default_factory=FeedForwardConfig)
+    norm: NormConfig = field(default_factory=NormConfig)
+    final_norm: bool | None = None
+    """One more norm after the last layer; unless given, exactly where pre-norm leaves the stream without
+    one."""
+    dropout: float = 0.1
+    """Share of each sublayer's output dropped in training, before it is added."""
+    window: int | None = None
+    """Sliding window: how many tokens each way (backwards only, if causal) a token sees besides itself; None
+    for all. Other libraries count the token too: their 1024 is 1023 here."""
+    global_every: int = 0
+    """With a window: every so many layers, one sees everything: 6 for layers 6, 12, ...; 0 for none."""
+    kept_heads: tuple[tuple[int, ...], ...] | None = None
+    """Self-attention of a pruned model: for each layer, which of the attention.heads are there, from 0."""
+    kept_cross_heads: tuple[tuple[int, ...], ...] | None = None
+    """The same of its cross-attention."""
+
+    def __post_init__(self) -> None:
+        if self.layers < 1:
+            raise ValueError(f"layers={self.layers} must be at least 1")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout={self.dropout} must be in [0, 1)")
+        self._check_kept("kept_heads", self.kept_heads)
+        self._check_kept("kept_cross_heads", self.kept_cross_heads)
+        if self.window is not None and self.window < 1:
+            raise ValueError(f"window={self.window} must be at least 1, or None to see everything")
+        if self.global_every:
+            self._check_global()
+
+    def _check_global(self) -> None:
+        if self.window is None:
+            raise ValueError(
+                f"global_every={self.global_every}, but without a window every layer sees everything: "
+                "set window, or leave global_every at 0"
+            )
+        if not 2 <= self.global_every <= self.layers:
+            raise ValueError(
+                f"global_every={self.global_every} must be from 2 to layers={self.layers}, or 0: "
+                "some layers have the window and some see everything"
+            )
+
+    def _check_kept(self, name: str, kept: tuple[tuple[int, ...], ...] | None) -> None:
+        if kept is None:
+            return
+        if len(kept) != self.layers:
+            raise ValueError(
+                f"{name} is for {len(kept)} layers, but layers={self.layers}: name heads for each"
+            )
+        for layer, heads in enumerate(kept):
+            whole = range(self.attention.heads)
+            if not heads or list(heads) != sorted({*heads} & {*whole}):
+                raise ValueError(
+                    f"{name}[{layer}]={list(heads)}: name at least one head, each once and in order, "
+                    f"from 0 to {self.attention.heads - 1}"
+                )
+
+    def heads_of(self, layer: int, *, cross: bool = False) -> tuple[int, ...]:
+        """Which heads a layer has."""
+        kept = self.kept_cross_heads if cross else self.kept_heads
+        return tuple(range(self.attention.heads)) if kept is None else kept[layer]
+
+
+Cell = Literal["lstm", "gru", "rnn"]
+"""rnn is the plain one, with tanh: the first, and the one that forgets soonest."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecurrentConfig:
+    kind: Literal["recurrent"] = "recurrent"
+    cell: Cell = "lstm"
+    """What carries the state from token to token; rnn is the plain one, with tanh."""
+    layers: int = 2
+    """Recurrent layers, one on top of the other."""
+    bidirectional: bool = True
+    """Encoders: half of the width reads forwards, half backwards. Decoders read forwards."""
+    attention: Literal["none", "additive", "dot", "scaled"] = "additive"
+    """Decoders: the score by which each step looks at the encoder's states."""
+    dropout: float = 0.2
+    """Share of each layer's output dropped in training, and of what the decoder says at last."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        if self.layers < 1:
+            raise ValueError(f"layers={self.layers} must be at least 1")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout={self.dropout} must be in [0, 1)")
+
+
+Scaling = Literal["none", "linear", "ntk", "yarn"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PositionsConfig:
+    kind: Annotated[str, POSITIONS] = "sinusoidal"
+    """How tokens know their place."""
+    base: float = 10_000.0
+    """n of the sinusoidal and rotary formulas: the longest wavelength is 2 pi n."""
+    longest: int = 512
+    """Learned: no input may be longer. Fraction: the length that 1 stands for. Inputs of the other kinds may
+    have any length."""
+    first: int = 0
+    """Learned: rows of the table before that of the first token (RoBERTa: 2)."""
+    buckets: int = 32
+    """Relative: how many distances the bias tells apart; half of them exact, half ever wider."""
+    reach: int = 128
+    """Relative: distances from here on share one bucket."""
+    scaling: Scaling = "none"
+    """Rotary: how angles shrink, for inputs longer than the model was trained on."""
+    factor: float = 1.0
+    """With a scaling: how many times the trained length is to be read."""
+    trained: int = 0
+    """Yarn: the length that the model was trained on, in tokens."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        POSITIONS.check(self.kind, "positions.kind")
+        if self.base <= 1:
+            raise ValueError(f"positions.base={self.base} must be greater than 1: 10000 is the usual value")
+        if self.longest < 1:
+            raise ValueError(f"positions.longest={self.longest} must be at least 1")
+        if self.first < 0:
+            raise ValueError(f"positions.first={self.first} must be 0 or more")
+        if self.buckets < 4 or self.buckets % 4:
+            raise ValueError(f"positions.buckets={self.buckets} must be a multiple of 4: halves, each way")
+        if self.reach <= self.buckets:
+            raise ValueError(
+                f"positions.reach={self.reach} must be greater than positions.buckets={self.buckets}"
+            )
+        self._check_scaling()
+
+    def _check_scaling(self) -> None:
+        if not 1 <= self.factor < math.inf:
+            raise ValueError(f"positions.factor={self.factor} must be at least 1: it makes inputs longer")
+        if self.scaling == "none":
+            if self.factor != 1:
+                raise ValueError(
+                    f"positions.factor={self.factor} does nothing without a scaling: "
+                    "set positions.scaling to linear, ntk or yarn"
+                )
+            return
+        if self.kind != "rotary":
+            raise ValueError(
+                f"positions.scaling={self.scaling!r} shrinks rotary angles, which "
+                f"positions.kind={self.kind!r} has not: choose kind='rotary' or scaling='none'"
+            )
+        if self.scaling == "yarn" and self.trained <= 2 * math.pi:
+            raise ValueError(
+                f"positions.trained={self.trained} must be at least 7, one turn of the fastest pair: "
+                "for yarn, set it to the length that the model was trained on"
+            )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EmbeddingConfig:
+    scaled: bool = True
+    """Multiply the token's row by sqrt(d_model), as the paper does."""
+    segments: int = 0
+    """How many segments have a vector of their own (BERT: 2); 0 for none."""
+    normed: bool = False
+    """Normalise the sum, as BERT does."""
+    dropout: float = 0.1
+    """Share of the sum's elements dropped in training."""
+
+    def __post_init__(self) -> None:
+        if self.segments < 0:
+            raise ValueError(f"embedding.segments={self.segments} must be 0 or more")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"embedding.dropout={self.dropout} must be in [0, 1)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InitialConfig:
+    scheme: Literal["xavier", "normal"] = "xavier"
+    """How matrices start."""
+    std: float = 0.02
+    """Of the normal scheme, and of embeddings that are not scaled."""
+    shrink_residuals: bool = False
+    """Divide the matrices that write to the residual stream by sqrt(their number), as GPT-2 does."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        if self.std <= 0:
+            raise ValueError(f"initial.std={self.std} must be greater than 0")
