@@ -15,12 +15,15 @@ import typer
 
 from regard.cli import core
 from regard.cli.plot import plot_app
-from regard.disk import full_disk
+from regard.disk import DiskFullError, full_disk
 from regard.lab import cli as lab
 from regard.machine import cli as machine
 from regard.meaning import cli as meaning
 from regard.plugins import load_installed, load_plugin
 from regard.tasks import registry
+
+
+PRINTED = "standard output"
 
 
 def _print_version(wanted: bool) -> None:
@@ -89,14 +92,15 @@ def _writing() -> Iterator[None]:
     """What is printed is written out within: a disk that is full, or a reader that has gone, is told here,
     and not once more when the process ends."""
     try:
-        with full_disk("standard output"):
+        with full_disk(PRINTED):
             try:
                 yield
             finally:
                 sys.stdout.flush()
-    except OSError as error:
-        with suppress(OSError, ValueError):  # what is no file of the system's has nothing to write out
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (DiskFullError, BrokenPipeError) as error:
+        if getattr(error, "path", PRINTED) == PRINTED:
+            with suppress(OSError, ValueError):  # what is no file of the system's has nothing to write out
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             sys.exit(1)
         raise
