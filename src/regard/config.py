@@ -132,7 +132,7 @@ def override(data: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]
         keys = path.strip().split(".")
         if not sign or not all(keys):
             raise ConfigError(f"{setting!r} sets nothing: write it as key=value, like model.layers=4")
-        merged = _put(merged, keys, _toml_value(text.strip()), path)
+        merged = _put(merged, keys, _toml_value(text.strip() or text), path)
     return merged
 
 

@@ -4,7 +4,7 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -16,18 +16,41 @@ Settings = Annotated[
 
 
 def check(
-    recipe: Annotated[
-        str | None, typer.Argument(help="A recipe whose text is looked at, or a model folder.")
+    given: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="A recipe (.toml), or files of text, and values on top: data.label=1; or a model folder."
+        ),
     ] = None,
-    settings: Settings = None,
     pairs: Annotated[
-        tuple[Path, Path] | None, typer.Option("--pairs", help="Two files instead of a recipe.")
+        tuple[Path, Path] | None, typer.Option("--pairs", help="Two files, line by line translations.")
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option("--task", help="What files are for: classify, tag, answer, ...; unless given, a guess."),
+    ] = None,
+    valid: Annotated[
+        list[str] | None, typer.Option("--valid", help="Beside files: what is validated on. May be repeated.")
+    ] = None,
+    test: Annotated[
+        list[str] | None, typer.Option("--test", help="Beside files: what is tested on. May be repeated.")
+    ] = None,
+    encoding: Annotated[
+        str | None, typer.Option("--encoding", help="Of the files, as Python calls it: cp1252, utf-16, ...")
+    ] = None,
+    separator: Annotated[
+        str | None, typer.Option("--separator", help="Between the cells of tables: ';', or '\\t' for a tab.")
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option("--model", help="Labels are doubted by this model's vectors, not by letters and words."),
     ] = None,
     examples: Annotated[int, typer.Option("--examples", help="Shown for each finding.")] = 3,
     accept: Annotated[
         bool, typer.Option("--accept", help="Of a model folder: take its files for whole as they are now.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    device: Device = "auto",
 ) -> None:
     """Is this text fit to train on, or this model folder whole? Exits with 1 if not."""
     import json
@@ -35,17 +58,35 @@ def check(
     from rich.console import Console
 
     from regard.tasks import check as doctor
+    from regard.tasks.base.formats import FileOptions
 
     console = Console(quiet=as_json)
-    if recipe is not None and not settings and pairs is None and (accept or Path(recipe).is_dir()):
-        files = doctor.check_model(Path(recipe), accepted=accept, console=console)
+    settings = [each for each in given or [] if "=" in each and not Path(each).exists()]
+    names = [each for each in given or [] if each not in settings]
+    if len(names) == 1 and not settings and pairs is None and (accept or Path(names[0]).is_dir()):
+        files = doctor.check_model(Path(names[0]), accepted=accept, console=console)
         if as_json:
             plain = [{"file": str(each.file), "state": each.state, "why": each.why} for each in files]
             typer.echo(json.dumps(plain, ensure_ascii=False, indent=1))
         raise typer.Exit(1 if any(each.state == "damaged" for each in files) else 0)
     if accept:
         raise typer.BadParameter("--accept is for a model folder: give that alone")
-    report = doctor.check(recipe, settings or [], pairs, examples=examples, console=console)
+    recipe = names.pop(0) if names and names[0].endswith(".toml") else None
+    read: dict[str, Any] = {"encoding": encoding, "separator": separator}
+    report = doctor.check(
+        recipe,
+        settings,
+        pairs,
+        files=names,
+        valid=valid or (),
+        test=test or (),
+        task=task,
+        options=FileOptions(**{name: value for name, value in read.items() if value is not None}),
+        model=model,
+        device=device,
+        examples=examples,
+        console=console,
+    )
     if as_json:
         typer.echo(json.dumps(report.to_dict(), ensure_ascii=False, indent=1))
     raise typer.Exit(0 if report.ok else 1)

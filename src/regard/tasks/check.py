@@ -1,16 +1,26 @@
-"""The data doctor on the text of a recipe, whatever its task, or on two files of parallel text; and whether a
-model folder is whole."""
+"""The data doctor on the text of a recipe, whatever its task, or on files without one; and whether a model
+folder is whole."""
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from regard.config import ConfigError
+from regard.config import ConfigError, override
+from regard.tasks.base.doctor import worded
+from regard.tasks.base.files import Asked
+from regard.tasks.base.formats import FileOptions, format_of
+from regard.tasks.base.recipe import Written
+from regard.tasks.base.sources import Source, existing
+from regard.tasks.base.task import Task
 from regard.tasks.base.verify import Verified, accept, verify
-from regard.tasks.registry import get_task, read_recipe
+from regard.tasks.registry import all_tasks, as_recipe, get_task, read_recipe
 from regard.tasks.translation.check import check_pairs
-from regard.text.doctor import Report, render
+from regard.text import DataError
+from regard.text.doctor import Report, Vectors, render
 
 
 def check(
@@ -18,25 +28,107 @@ def check(
     settings: Sequence[str],
     pairs: tuple[Path, Path] | None,
     *,
-    examples: int,
+    files: Sequence[str] = (),
+    valid: Sequence[str] = (),
+    test: Sequence[str] = (),
+    task: str | None = None,
+    options: FileOptions | None = None,
+    model: Path | None = None,
+    device: str = "auto",
+    examples: int = 3,
     console: Console,
 ) -> Report:
-    """Everything that is wrong with the text, printed and returned."""
-    if (recipe is None) == (pairs is None):
-        raise ConfigError("give a recipe or a model, or two files with --pairs SOURCE TARGET")
-    if pairs is not None:
-        report = check_pairs(*pairs, examples=examples)
+    """Everything that is wrong with the text of a recipe, of two files of pairs, or of files of any task,
+    printed and returned. `options` say how files are read, `model` is whose vectors doubt labels."""
+    if (recipe is not None) + (pairs is not None) + bool(files) != 1:
+        raise ConfigError("give a recipe, a model or files of text, or two files with --pairs SOURCE TARGET")
+    vectors = None if model is None else _vectors(model, device)
+    asked: Asked = "prompt"
+    if recipe is not None:
+        if valid or test or task is not None:
+            raise ConfigError(f"--valid, --test and --task are for files, and {recipe} is a recipe")
+        asked = "recipe"
+        settings = [*settings, *_settings(options)]
+        report = _report(read_recipe(recipe, settings), examples, vectors)
+    elif pairs is not None and task is None and not settings and vectors is None:
+        encoding = "utf-8" if options is None else options.encoding
+        report = check_pairs(*pairs, encoding=encoding, examples=examples)
     else:
-        written = read_recipe(str(recipe), settings)
-        task = get_task(written.checked.task)
-        if task.check is None:
-            raise ConfigError(
-                f"regard check looks at parallel text, and the task of this recipe is {task.name!r}: its "
-                "text is read and counted by regard train --dry-run"
-            )
-        report = task.check(written, examples=examples)
+        train = [*files] if pairs is None else [[*map(str, pairs)]]
+        splits = {"train": train, "valid": [*valid], "test": [*test]}
+        written = _written(splits, settings, task, options)
+        report = _report(written, examples, vectors)
+        if task is None and pairs is None:
+            report = replace(report, task=written.checked.task)
+    report = worded(report, asked)
     render(report, console)
     return report
+
+
+def _report(written: Written[Any], examples: int, vectors: Vectors | None) -> Report:
+    task = get_task(written.checked.task)
+    doctor = task.doctor or task.check
+    if doctor is None:
+        raise ConfigError(f"{task.noun}s have no doctor: their text is read by regard train --dry-run")
+    given = {} if vectors is None else {"vectors": vectors}
+    return doctor(written, examples=examples, **given)
+
+
+def _vectors(model: Path, device: str) -> Vectors:
+    embedder: Any = get_task("embed").open(model, device=device)
+    return embedder.embed
+
+
+def _settings(options: FileOptions | None) -> list[str]:
+    """Options as settings of a recipe."""
+    if options is None:
+        return []
+    plain = FileOptions()
+    names = [name for name in ("encoding", "separator") if getattr(options, name) != getattr(plain, name)]
+    return [f"data.{name}={json.dumps(getattr(options, name))}" for name in names]
+
+
+def _written(
+    splits: dict[str, list[Any]], settings: Sequence[str], task: str | None, options: FileOptions | None
+) -> Written[Any]:
+    """The recipe that these files would be trained by."""
+    pairs = isinstance(splits["train"][0], list)
+    options = options or FileOptions()
+    name = task or ("translate" if pairs else None)
+    found: dict[str, Any] = {}
+    if not pairs:
+        columns = _columns(splits["train"][0], options)
+        own = _recognised(splits["train"][0], columns, name)
+        if own is None:
+            raise ConfigError(
+                f"{splits['train'][0]}: what is it? Say so with --task, and name its columns: --task "
+                f"classify data.text=0 data.label=1{f'; there are {columns}' if columns else ''}"
+            )
+        name, found = own[0].name, own[1]
+    data = {**found, **{split: files for split, files in splits.items() if files}}
+    plain = override({"task": name, "data": data}, [*settings, *_settings(options)])
+    return as_recipe(plain)
+
+
+def _recognised(file: str, columns: tuple[str, ...], name: str | None) -> tuple[Task, dict[str, Any]] | None:
+    """The task whose text this looks like, and how it is read; of the task of this name, whatever it is."""
+    for task in [get_task(name)] if name is not None else all_tasks():
+        found = None if task.files is None else task.files(file, columns)
+        if found is not None or name is not None:
+            return task, dict(found or {})
+    return None
+
+
+def _columns(file: str, options: FileOptions) -> tuple[str, ...]:
+    """Of a table with a header; none of what is no table, or of one that is not read by lines."""
+    try:
+        form = format_of(file)
+    except DataError:
+        return ()
+    if form == "lines":
+        existing(file)
+        return ()
+    return Source(existing(file), form, options).rows().names
 
 
 def check_model(folder: Path, *, accepted: bool, console: Console) -> list[Verified]:

@@ -21,7 +21,6 @@ from regard.tasks.base.encoders import loaded, open_encoder
 from regard.tasks.base.folder import FolderError
 from regard.tasks.base.job import Job
 from regard.tasks.base.reading import Reader
-from regard.tasks.check import check
 from regard.tasks.classification.batches import LabelledFeed
 from regard.tasks.classification.classifier import Classifier
 from regard.tasks.classification.data import LabelledConfig, LabelledCorpus, targets
@@ -450,12 +449,6 @@ def test_what_is_better_follows_from_the_figure(
     )
     plain["data"]["valid"] = []
     assert prepared(plain, tmp_path / "out").metric == expected
-
-
-def test_the_doctor_says_what_it_is_for(tmp_path: Path) -> None:
-    (tmp_path / "own.toml").write_text('task = "classify"\n[data]\ntrain = "a.tsv"\n')
-    with pytest.raises(ConfigError, match=r"looks at parallel text.*'classify'.*--dry-run"):
-        check(str(tmp_path / "own.toml"), [], None, examples=3, console=Console(quiet=True))
 
 
 def test_batch_norm_learns_is_resumed_and_is_kept_with_what_it_has_seen(

@@ -1,8 +1,8 @@
 """Answering as a task."""
 
 from regard.tasks.answering import cli
-from regard.tasks.answering.check import doctor, files
 from regard.tasks.answering.answerer import Answerer, open_answerer
+from regard.tasks.answering.check import doctor, files
 from regard.tasks.answering.commands import evaluate, examples
 from regard.tasks.answering.recipe import RECIPE
 from regard.tasks.answering.train import prepare

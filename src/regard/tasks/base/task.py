@@ -121,11 +121,11 @@ class Task:
     check: Callable[..., Report] | None = None
     """What training looks at first, the text of a recipe: check(written, examples=, tokens=)."""
     doctor: Callable[..., Report] | None = None
-    """The data doctor, `regard check`: doctor(written, examples=, vectors=), where `vectors` are a model's, or
-    None. Unless given, `check` is."""
+    """The data doctor, `regard check`: doctor(written, examples=, vectors=), where `vectors` makes some of
+    texts by a model. Unless given, `check` is."""
     files: Callable[[str, tuple[str, ...]], Mapping[str, Any] | None] | None = None
-    """files(name, columns): the settings of [data] that read a file of such a name, with such columns if it is
-    a table; None where it looks like text of another task."""
+    """files(name, columns): the settings of [data] that read a file of such a name, with such columns if it
+    is a table; None where it looks like text of another task."""
     exports: frozenset[Export] = frozenset()
     views: tuple[str, ...] = ()
     """Of the explorer's page (`look/page/views`), beside those that every model has."""
