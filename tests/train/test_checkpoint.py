@@ -91,7 +91,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_says_so(path: Path) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
     try:
-        with pytest.raises(DiskFullError, match="the one written before is intact.*free some space") as said:
+        with pytest.raises(DiskFullError, match=r"the one written before is intact.*free some space") as said:
             write(path, {"a": torch.ones(1_000_000)}, {"step": 2})
         with pytest.raises(DiskFullError, match="there is none yet"):
             write(path.with_name("other"), {"a": torch.ones(1_000_000)}, {"step": 2})

@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.distributed import HashStore
 
 from regard.train.ranks import Ranks
 
@@ -28,6 +29,8 @@ def test_a_process_alone_is_the_first_and_only_one() -> None:
 def test_ranks_wait_for_one_that_reads_a_large_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {}
     monkeypatch.setenv("WORLD_SIZE", "2")
+    store = HashStore()
+    monkeypatch.setattr("regard.train.ranks.rendezvous", lambda *_, **__: iter([(store, 0, 2)]))
     monkeypatch.setattr("torch.distributed.init_process_group", lambda *_, **settings: given.update(settings))
     Ranks.join("cpu")
     assert given["timeout"] >= timedelta(hours=12)

@@ -22,7 +22,6 @@ from regard.meaning import cli as meaning
 from regard.plugins import load_installed, load_plugin
 from regard.tasks import registry
 
-
 PRINTED = "standard output"
 
 
@@ -72,6 +71,8 @@ def build() -> typer.Typer:
 
 def main() -> None:
     warnings.showwarning = lambda message, *_, **__: typer.echo(f"warning: {message}", err=True)
+    if os.environ.get("WORLD_SIZE", "1") != "1":  # torch would tell of a lost rank by a page of frames
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     try:
         _load_plugins(sys.argv[1:])
         app = build()

@@ -22,8 +22,10 @@ from regard.tasks.base.job import Job, build_trainer, train
 from regard.tasks.base.recipe import Written, recipe_text
 from regard.tasks.registry import as_recipe, get_task, read_recipe
 from regard.text.doctor import render
-from regard.train.ranks import Ranks
+from regard.train.ranks import Ranks, ignore_torchrun
+from regard.train.standing import last_step
 from regard.train.trainer import CHECKPOINT, Outcome, TrainingError
+from regard.train.watch import LostRankError, advised
 
 LOCKS: Any = import_module("fcntl") if find_spec("fcntl") else None
 """Windows has none."""
@@ -83,29 +85,46 @@ def fit(
             f"{folder} holds {WEIGHTS} but no {CHECKPOINT} to go on from: replace it by --overwrite, or "
             "choose another --out"
         )
+    with _joined(folder, device) as ranks, _held(folder) if ranks.first else nullcontext():
+        begun = resume and (folder / CHECKPOINT).exists()
+        if resume and not begun and ranks.first:
+            console.print(f"{folder}: no checkpoint yet, training starts from the beginning", highlight=False)
+        if check and not begun:
+            _check(written, ranks, console)
+        job = prepare(written, folder, ranks, console, begun=begun)
+        return train(job, folder, console, begun=begun)
+
+
+@contextmanager
+def _joined(folder: Path, device: str) -> Iterator[Ranks]:
+    """What ends a run for a reason that is not its own is told with how to go on: a disk that is full, a rank
+    that is lost."""
     ranks = Ranks.join(device)
+    if ranks.watch is not None:
+        ranks.watch.start(lambda: _go_on(folder))
+    end: BaseException | None = None
     try:
-        with _held(folder) if ranks.first else nullcontext():
-            begun = resume and (folder / CHECKPOINT).exists()
-            if resume and not begun and ranks.first:
-                console.print(
-                    f"{folder}: no checkpoint yet, training starts from the beginning", highlight=False
-                )
-            if check and not begun:
-                _check(written, ranks, console)
-            job = prepare(written, folder, ranks, console, begun=begun)
-            return train(job, folder, console, begun=begun)
+        yield ranks
     except DiskFullError as error:
-        raise DiskFullError(error.path, error.why, _next(folder)) from error
+        again = f"continue with: regard train --resume --out {shlex.quote(str(folder))}"
+        end = DiskFullError(error.path, error.why, again if (folder / CHECKPOINT).exists() else AGAIN)
+        raise end from error
+    except LostRankError as error:
+        ignore_torchrun()
+        end = LostRankError(advised(str(error), lambda: _go_on(folder)))
+        raise end from error
+    except BaseException as error:
+        end = error
+        raise
     finally:
-        ranks.leave()
+        ranks.leave(end)
 
 
-def _next(folder: Path) -> str:
-    """What to do when a run has failed for a reason that is not its own."""
-    if (folder / CHECKPOINT).exists():
-        return f"continue with: regard train --resume --out {shlex.quote(str(folder))}"
-    return AGAIN
+def _go_on(folder: Path) -> str:
+    step = last_step(folder / CHECKPOINT)
+    if step is None:
+        return f"there is no checkpoint yet: {AGAIN}"
+    return f"to continue from step {step}, the last checkpoint, give the same command again with --resume"
 
 
 def prepare(

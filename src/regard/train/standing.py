@@ -4,6 +4,7 @@ A checkpoint is the weights, frozen ones too, the optimizer's state, the average
 that were not logged yet, and `Standing`.
 """
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 import torch
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from regard.train import checkpoint
@@ -65,6 +67,15 @@ def save(
         beside["history"] = torch.stack([*history])
     facts = {"standing": asdict(standing), "updates": engine.optimizer.updates, "optimizer": optimizer}
     checkpoint.write(path, {**_vectors(engine), **beside}, {**facts, "places": _places(engine)})
+
+
+def last_step(path: Path) -> int | None:
+    """Of the checkpoint that is there, if one is."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return int(json.loads(file.metadata()["facts"])["standing"]["step"])
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError):
+        return None
 
 
 def load(path: Path, engine: Engine, *, optimizer: str) -> tuple[Standing, list[Tensor]]:
