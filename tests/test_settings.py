@@ -48,6 +48,8 @@ NO_SETTINGS = {
     "regard.lab.grid.Study": "what is compared; tests/lab hold it",
     "regard.look.claims.Claims": "what was measured",
     "regard.deploy.folder.Facts": "what an exported folder says; tests/tasks/test_ctranslate2.py",
+    "regard.tasks.base.files.TextFilesConfig": "a part of each task's data, which has the cases",
+    "regard.text.doctor.samples.Kind": "what the records of a task are",
     "regard.machine.results.Result": "what the self-test found",
     "regard.models.heads.HeadSpec": "a part that is registered",
     "regard.settings.shape.Shape": "the words that the shapes of all tasks share, which have the cases",

@@ -23,6 +23,13 @@ def _rows(rows: list[tuple[str, ...]], apart: str = "\t") -> str:
     return "".join(f"{apart.join(row)}\n" for row in rows)
 
 
+def _recode(folder: Path, *names: str) -> None:
+    """The same in UTF-16."""
+    for name in names:
+        text = (folder / name).read_text(encoding="utf-8")
+        (folder / name.replace("train", "utf16")).write_text(text, encoding="utf-16")
+
+
 def _pairs(folder: Path) -> None:
     train, other = tiny.pairs(40), tiny.pairs(41, start=100)
     long = (" ".join(["house"] * 12), " ".join(["haus"] * 12))
@@ -36,8 +43,10 @@ def _pairs(folder: Path) -> None:
         folder,
         table__tsv=_rows(table),
         table__rows=_rows(table, ","),
+        bars__tsv=_rows(table, "|"),
         other__tsv=_rows([("en", "de"), *other]),
     )
+    _recode(folder, "train.en", "train.de")
     for end in ("en", "de"):
         (folder / f"broken.{end}").write_bytes((folder / f"train.{end}").read_bytes() + b"\xff\xfe dog\n")
     tiny.write_pairs(folder / "away", "train", other)
@@ -67,6 +76,7 @@ def _labelled(folder: Path) -> None:
         broken__tsv=_rows(one) + "\tno label\tat all\n",
         uneven__tsv=_rows([row for row in one if row[0].startswith("no")] + one[:5]),
     )
+    _recode(folder, "train.tsv")
     _write(folder / "away", train__tsv=_rows(other), valid__tsv=_rows(other[:9]))
 
 
@@ -109,7 +119,9 @@ def _tagged(folder: Path) -> None:
         train__jsonl=objects(one, lambda rows: {"tags": [r[2] for r in rows], "kinds": [r[1] for r in rows]}),
         numbers__jsonl=objects(one, lambda rows: {"tags": [["N", "X"].index(r[1]) for r in rows]}),
         broken__conll=columns(one) + "\nalone\n",
+        bars__conll=columns(one).replace(" ", "|"),
     )
+    _recode(folder, "train.conll")
     _write(folder / "away", train__conll=columns(other), valid__conll=columns(other[:5]))
 
 
@@ -159,7 +171,18 @@ def _questions(folder: Path) -> None:
         some__json=squad(some),
         broken__json=squad([*one, *away]),
         train__jsonl=table(one),
+        bars__tsv=_rows(
+            [
+                ("question", "context", "answer", "start"),
+                *(
+                    (row["question"], row["context"], row["golds"][0][0], str(row["golds"][0][1]))
+                    for row in one
+                ),
+            ],
+            "|",
+        ),
     )
+    _recode(folder, "train.json")
     _write(folder / "away", train__json=squad(other), valid__json=squad(other[:5]))
 
 
@@ -182,6 +205,7 @@ def _documents(folder: Path) -> None:
         bars__tsv=_rows(quoted, "|"),
         commas__rows=_rows(quoted, ","),
     )
+    _recode(folder, "train.txt")
     (folder / "broken.txt").write_bytes(parted(one).encode() + b"\xff\xfe dog\n")
     _write(folder / "away", train__txt=parted(other), valid__txt=parted(other[:10]))
 

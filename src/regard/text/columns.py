@@ -122,7 +122,7 @@ def _read_conll(
             number, line = block[0]
             separator = separator or ("\t" if "\t" in line else " ")
             width = len(_split(line, separator))
-            if not all(-width <= column < width for column in (word, tag)):
+            if not all(-width <= column < width for column in (word, tag)) or (width == 1 and word != tag):
                 remedy = f"there are {width} columns, counted from 0: check word={word} and tag={tag}"
                 other = next((mark for mark in ";,|" if width == 1 and mark in line), None)
                 if other is not None:
