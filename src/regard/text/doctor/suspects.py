@@ -3,7 +3,7 @@
 Texts are vectors, five parts of them in turn are predicted by what the other four teach, and a label is
 suspect where the classifier finds another likely, as confident learning has it (Northcutt et al. 2021):
 
-    p(other | text) >= mean of p(other | texts labelled so),  and the given label is nearly ruled out
+    p(other | text) >= mean of p(other | texts labelled so), or 0.9; and the given label is nearly ruled out
 
 The vectors are weighted counts of letters in a row and of words, hashed; or those of a model.
 """
@@ -32,6 +32,7 @@ _ENOUGH = 100
 _RULED_OUT = 0.05
 _BARS = (0.8, 0.9, 0.95, 0.99)
 _MISTAKEN = 0.05
+_PLENTY = 0.9
 _BUCKETS = 1 << 16
 _SHOWN = 20
 
@@ -142,7 +143,7 @@ def doubtful(
     likeliest, best = chances.argmax(1), chances.max(1)
     differs = likeliest != labels
     for bar in _BARS:
-        sure = best >= np.maximum(usual[likeliest], bar)
+        sure = best >= np.maximum(np.minimum(usual, _PLENTY)[likeliest], bar)
         if sure.any() and differs[sure].mean() <= _MISTAKEN:
             rows = np.flatnonzero(sure & differs & (own <= _RULED_OUT))
             return rows[np.argsort(own[rows] - best[rows], kind="stable")], likeliest
