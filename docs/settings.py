@@ -85,7 +85,7 @@ def choices(hint: object) -> str:
 def table(config: type, name: str, about: str, suited: dict[str, dict[str, object]]) -> str:
     texts, nested = field_docs(config), []
     rows = [f"\n### [{name}]\n\n{about}\n", "| key | unless set | |", "|---|---|---|"]
-    for spec in fields(config):
+    for spec in sorted(fields(config), key=lambda spec: default(spec) != "needed"):
         hint = get_type_hints(config, include_extras=True)[spec.name]
         if is_dataclass(hint):
             nested.append(table(hint, f"{name}.{spec.name}", texts.get(spec.name, ""), suited))

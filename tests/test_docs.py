@@ -190,6 +190,7 @@ SHOWN = {
         "bits per byte",
         "The old house",
     ],
+    "docs/guides/check.md": ["read as text for answer", "leak", "classes", "little data"],
     "docs/tasks/translation.md": ["Verdict: fit for training", "chrF"],
     "docs/tasks/classification.md": ["accuracy", "macro_f1", "precision", "calibration error", "parameters"],
     "docs/tasks/tagging.md": ["accuracy", "f1", "calibration error"],
