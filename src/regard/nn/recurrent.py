@@ -12,6 +12,8 @@ sentence needs one recurrent pass and then one packed attention.
 """
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -105,9 +107,18 @@ def _kind(cells: Cells) -> torch.dtype:
     return next(cells.parameters()).dtype
 
 
-def _full_precision(x: Float[Tensor, "..."]) -> torch.autocast:
-    """Autocast would turn the cells to float16, whatever type it was asked for."""
-    return torch.autocast(x.device.type, enabled=False)
+@contextmanager
+def _full_precision(x: Float[Tensor, "..."]) -> Iterator[None]:
+    """Autocast would turn the cells to float16, whatever type it was asked for. And cuDNN takes factors of
+    float32 products as TF32, with 10 bits: more than bfloat16 has, but too few where that was not asked
+    for."""
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = before and torch.is_autocast_enabled(x.device.type)
+    try:
+        with torch.autocast(x.device.type, enabled=False):
+            yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
 
 
 class RecurrentEncoder(nn.Module):
