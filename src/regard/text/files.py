@@ -109,7 +109,8 @@ def scan_stream(
                     yield recoded.bad_line(line, error.start, origin)
                     continue
                 # What comes next tells more; but who types must not be waited for.
-                ahead = stream.peek()[: charsets.SAMPLE] if not advice and stream.seekable() else b""
+                known = advice or not (stream.seekable() and hasattr(stream, "peek"))
+                ahead = b"" if known else stream.peek()[: charsets.SAMPLE]
                 advice = advice or charsets.remedy(raw + ahead, others=others)
                 yield _bad_line(line, INVALID, error.start, origin, advice)
             else:

@@ -26,7 +26,7 @@ def labelled_data(
     `columns` are options that name a column, and the settings in whose place they are; `takes` are others
     that the task has a use for."""
     columns = columns or {}
-    options.only("files", "labelled", "encoding", "separator", *columns, *takes)
+    options.only("files", "labelled", *columns, *takes, "encoding", "separator")
     files = [*options.files, *options.labelled]
     if not files:
         raise ConfigError("this model is measured on labelled text: give a FILE of it")
