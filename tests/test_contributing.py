@@ -13,7 +13,7 @@ TEXT = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
 SPANS: list[str] = re.findall(r"`([^`\n]+(?:\n[^`\n]+)?)`", TEXT)
 
 PATHS = sorted({span for span in SPANS if re.fullmatch(r"[\w./-]+", span) and ("/" in span or "." in span)})
-NEW = {"cli.py", "recipe.py", "train.py", "commands.py", "task.py", "__init__.py", "config.json"}
+NEW = {"cli.py", "recipe.py", "check.py", "train.py", "commands.py", "task.py", "__init__.py", "config.json"}
 """Files of a task that is being written, or of a model folder."""
 NAMES = sorted({span for span in SPANS if re.fullmatch(r"_?[A-Za-z]\w+(\(\))?", span)})
 WORDS = {
