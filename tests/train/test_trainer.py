@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 
 from regard.data.batches import prefetch
 from regard.settings.training import AverageConfig, OptimizerConfig, TrainConfig
+from regard.train import trainer
 from regard.train.checkpoint import CheckpointError
 from regard.train.objectives import Sums
 from regard.train.optim import learning_rate
@@ -289,6 +290,92 @@ def test_a_limit_of_time_ends_the_run_with_a_rate_near_zero(
     assert rates[-1] < 1e-3 < max(rates)
     logged = [entry["rate"] for entry in read_log(tmp_path) if "rate" in entry]
     assert logged == rates
+
+
+class Clock:
+    """Work that takes its time by this clock: steps, of which the first is compiled, validations, saves."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, *, compiling: float, look: float, save: float
+    ) -> None:
+        self.now, self.looks, self._compiling, self._look, self._save = 0.0, 0, compiling, look, save
+        monkeypatch.setattr("regard.train.trainer.time.monotonic", lambda: self.now)
+        saved = trainer.save
+
+        def slow(*given: Any, **named: Any) -> None:
+            saved(*given, **named)
+            self.now += self._save
+
+        monkeypatch.setattr("regard.train.trainer.save", slow)
+
+    def run(self, folder: Path, until: int = 0, **settings: Any) -> Any:
+        """A trainer of a toy; a signal stops it at the step `until`."""
+
+        def work(step: int, parts: Any, rate: float) -> None:
+            self.now += 1.0 if steps else self._compiling
+            steps.append(step)
+            rates.append(rate)
+            if step == until:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        def validate() -> tuple[dict[str, float], str]:
+            self.now += self._look
+            self.looks += 1
+            return {"loss": 1.0}, ""
+
+        steps: list[int] = []
+        rates: list[float] = []
+        self.rates = rates
+        own = {"steps": 1_000_000, "minutes": 10.0, **settings}
+        run = Run(folder, validate=validate, optimizer=OptimizerConfig(learning_rate=1.0, warmup=10), **own)
+        run.trainer.engine.step = work  # type: ignore[method-assign, assignment]
+        return run.trainer
+
+
+@pytest.mark.parametrize(
+    ("compiling", "look", "save", "every"),
+    [
+        (1, 0, 0, 50),
+        (60, 0, 0, 50),
+        (1, 30, 0, 100),
+        (60, 30, 5, 50),
+        (1, 100, 0, 10_000),
+        (30, 100, 10, 10_000),
+    ],
+)
+def test_all_that_training_does_is_within_the_limit_of_time(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    compiling: float,
+    look: float,
+    save: float,
+    every: int,
+) -> None:
+    clock = Clock(monkeypatch, compiling=compiling, look=look, save=save)
+    outcome = clock.run(tmp_path, validate_every=every).run()
+    assert 600 - look - save - 10 <= clock.now <= 600 + save + 2
+    assert outcome.seconds == pytest.approx(clock.now, abs=0.1)
+    assert clock.rates[-1] < 0.05  # the schedule has come to its end too
+    assert clock.looks > 0
+
+
+@pytest.mark.parametrize("until", [20, 150, 300])
+def test_a_resumed_run_has_what_is_left_of_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: int
+) -> None:
+    clock = Clock(monkeypatch, compiling=20, look=30, save=5)
+    first = clock.run(tmp_path, until, validate_every=100).run()
+    assert first.stopped == signal.SIGTERM
+    spent = clock.now
+    clock.now += 10_000  # nobody trains meanwhile
+    again = clock.run(tmp_path, validate_every=100)
+    again.resume()
+    outcome = again.run()
+    used = clock.now - 10_000
+    assert 600 - 50 <= used <= 600 + 5 + 7  # a checkpoint does not know how long it took to write
+    assert outcome.seconds == pytest.approx(used, abs=6)
+    assert spent < 600
+    assert clock.rates[-1] < 0.05
 
 
 def test_the_logged_rate_is_the_schedules(tmp_path: Path) -> None:

@@ -174,8 +174,10 @@ class TrainConfig:
     steps: int = 10_000
     """Updates of the weights."""
     minutes: float = 0.0
-    """Stop after so much time, validations included; the learning rate falls to its end by then. 0: no limit.
-    How many steps that makes hangs on the machine, so such a run cannot be repeated to the bit."""
+    """Stop after so much time; the learning rate falls to its end by then. 0: no limit. Compiling, waiting
+    for data, checkpoints and validations, the last one too, are in it, and what was trained before a resume;
+    what comes before the first step (reading, tokens) and the test at the end are not. How many steps that
+    makes hangs on the machine, so such a run cannot be repeated to the bit; --dry-run says what it can do."""
     seed: int = 0
     """Initial weights, order of the examples, dropout: all of it is a function of this number."""
     validate_every: int = 500

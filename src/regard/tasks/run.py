@@ -6,20 +6,20 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-import torch
 from rich.console import Console
 
 from regard.config import ConfigError
 from regard.disk import AGAIN, DiskFullError
 from regard.tasks.base.folder import WEIGHTS
+from regard.tasks.base.forecast import Forecast, timed
 from regard.tasks.base.job import Job, build_trainer, train
-from regard.tasks.base.recipe import Written, recipe_text
+from regard.tasks.base.recipe import Tables, Written, recipe_text
 from regard.tasks.registry import as_recipe, get_task, read_recipe
 from regard.text.doctor import render
 from regard.train.ranks import Ranks, ignore_torchrun
@@ -29,8 +29,10 @@ from regard.train.watch import LostRankError, advised
 
 LOCKS: Any = import_module("fcntl") if find_spec("fcntl") else None
 """Windows has none."""
-DRY_STEPS = 5
-"""Steps that are timed to say how long a run would take."""
+SIZES = ("big", "base", "small", "mini", "tiny")
+"""Presets, each smaller than the one before."""
+PATIENT = 30.0
+"""Seconds that the preparation of another model may take in a dry run."""
 
 
 def written_recipe(
@@ -178,28 +180,52 @@ def dry_run(
     console: Console | None = None,
 ) -> None:
     """Print the whole recipe, the size of the model and how long training would take here: everything is
-    prepared, and a few steps are timed; nothing is kept. What is printed is a recipe itself."""
+    prepared, and a few steps are timed; nothing is kept. What is printed is a recipe itself. With
+    train.minutes, a validation is timed too, and where they are too few, it is said what would do better."""
     aside, console = console or Console(stderr=True), console or Console()
     ranks = Ranks.join(device)
     with tempfile.TemporaryDirectory() as folder:
         written = written_recipe(recipe, settings, Path(folder), resume=False)
-        job = prepare(written, Path(folder), ranks, aside)
-        trainer = build_trainer(job, Path(folder), aside)
-        seconds = []
-        for step in range(1, DRY_STEPS + 1):
-            began = time.perf_counter()
-            trainer.engine.step(step, job.feed.parts(step), 0.0)
-            if ranks.device.type == "cuda":
-                torch.cuda.synchronize()
-            seconds.append(time.perf_counter() - began)
-    console.print(recipe_text(job.recipe), highlight=False, markup=False, soft_wrap=True)
-    config, each = job.recipe.train, median(seconds[1:])
-    steps = min(config.steps, round(60 * config.minutes / each)) if config.minutes else config.steps
-    console.print(
-        f"# {job.parameters:,} parameters; {steps:,} steps, "
-        f"{steps / job.feed.plan.steps(0):.1f} epochs; "
-        f"about {steps * each / 60:.1f} minutes on {ranks.device} ({each * 1000:.0f} ms a step), "
-        "validations not counted",
-        highlight=False,
-        soft_wrap=True,
-    )
+        foreseen = _foreseen(written, Path(folder), ranks, aside)
+        lines = [*foreseen.lines()]
+        if foreseen.too_little:
+            lines += [*foreseen.remedies(), *_smaller(written, foreseen, ranks), foreseen.last_remedy()]
+    ranks.leave()
+    text = recipe_text(foreseen.job.recipe)
+    console.print("\n".join([text, *lines]), highlight=False, markup=False, soft_wrap=True)
+
+
+def _foreseen(written: Written[Any], folder: Path, ranks: Ranks, console: Console) -> Forecast:
+    """What a recipe would do, and what it would without a limit of time."""
+    suited, given = written.spec.suited, []
+
+    def noted(recipe: Any, plain: Mapping[str, Any], *sizes: int, **machine: Any) -> Tables:
+        unlimited = {**plain, "train": {**plain.get("train", {}), "minutes": 0}}
+        given.append(suited(recipe, unlimited, *sizes, **machine))
+        return suited(recipe, plain, *sizes, **machine)
+
+    began = time.monotonic()
+    job = prepare(replace(written, spec=replace(written.spec, suited=noted)), folder, ranks, console)
+    prepared = time.monotonic() - began
+    usual = written.plain.get("train", {}).get("steps", given[0]["train"]["steps"])
+    timing = timed(job, build_trainer(job, folder, console))
+    return Forecast(job=job, timing=timing, prepared=prepared, usual=usual)
+
+
+def _smaller(written: Written[Any], foreseen: Forecast, ranks: Ranks) -> Iterator[str]:
+    """The next smaller preset, if there is one and it is soon known how fast it would be."""
+    model = foreseen.job.recipe.model
+    if getattr(model, "start", "") or model.preset not in SIZES or foreseen.prepared > PATIENT:
+        return
+    for preset in SIZES[SIZES.index(model.preset) + 1 :]:
+        plain = {**written.plain, "model": {**written.plain.get("model", {}), "preset": preset}}
+        try:
+            other = as_recipe({**plain, "task": written.checked.task}, written.where)
+        except ConfigError:  # not every task has every preset
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            found = _foreseen(other, Path(folder), ranks, Console(quiet=True))
+        if not found.too_little:
+            epochs = found.steps / found.job.feed.plan.steps(0)
+            yield f"#   model.preset={preset}: {found.steps:,} steps, {epochs:.2g} epochs"
+        return

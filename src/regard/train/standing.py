@@ -38,6 +38,8 @@ class Standing:
     """Updates that were not finite."""
     in_a_row: int = 0
     seconds: float = 0.0
+    took: float = 0.0
+    """Seconds of the last validation, with what was written after it."""
     split: int = 1
     steps: int = 0
     """How many there will be, as far as is known."""
@@ -152,8 +154,10 @@ def _standing(facts: object) -> Standing:
         raise ValueError(f"best_step={standing.best_step} is behind step={standing.step}")
     if not 1 <= standing.split <= MOST_PIECES:
         raise ValueError(f"split={standing.split} should be from 1 to {MOST_PIECES}")
-    if type(standing.seconds) not in (int, float) or not 0 <= standing.seconds < math.inf:
-        raise ValueError(f"seconds={standing.seconds!r} should be a number from 0 on")
+    for name in ("seconds", "took"):
+        value = getattr(standing, name)
+        if type(value) not in (int, float) or not 0 <= value < math.inf:
+            raise ValueError(f"{name}={value!r} should be a number from 0 on")
     if type(standing.finished) is not bool:
         raise ValueError(f"finished={standing.finished!r} should be true or false")
     best = standing.best

@@ -27,6 +27,7 @@ from regard.settings.training import AverageConfig, OptimizerConfig, TrainConfig
 from regard.train.engine import STATISTICS, Engine
 from regard.train.objectives import Sums
 from regard.train.optim import learning_rate
+from regard.train.pace import Pace, affordable
 from regard.train.ranks import Ranks
 from regard.train.report import Report
 from regard.train.signals import Stop, listening
@@ -45,6 +46,8 @@ LONG = 2e14
 tokens,"""
 LONG_MINUTES = 3.0
 """or with at least so much time."""
+KNOWN_AFTER = 0.3
+"""Of a limit of time. If there was no validation by then, there is one, to see how long it takes."""
 
 
 class TrainingError(RuntimeError):
@@ -144,6 +147,9 @@ class Trainer:
         self._idle = 0.0
         """Seconds spent waiting for batches since the last log."""
         self._logged = self._saved = time.monotonic()
+        self._pace = Pace()
+        self._spare = True
+        """Whether there is time for a validation before the last one."""
 
     @property
     def path(self) -> Path:
@@ -163,10 +169,10 @@ class Trainer:
     def run(self) -> Outcome:
         """Train to the end, or until a signal asks to stop: then a checkpoint is written first."""
         standing, config = self.standing, self.config
+        began, before = time.monotonic(), standing.seconds
         if standing.step == 0:
             self._save()  # from here on, whatever is kept belongs to a run that can be resumed
-        began, before = time.monotonic(), standing.seconds
-        self._saved = began
+        self._saved = time.monotonic()
         with listening() as stop:
             quiet = not self.ranks.first
             report = Report(
@@ -182,18 +188,26 @@ class Trainer:
                     self._counted += sum(part.tokens for _, part in parts)
                     report.moved(standing.step, standing.steps)
                     standing.seconds = before + time.monotonic() - began
+                    self._pace.stepped(time.monotonic())
                     asked = self._asked(stop)
-                    self._plan()
+                    unknown = self._plan()
                     last = standing.step >= standing.steps
                     if last or standing.step % config.log_every == 0:
                         self._log(report)
-                    looked = last or standing.step % config.validate_every == 0
+                    regular = standing.step % config.validate_every == 0 and self._spare
+                    looked = last or unknown or regular
+                    paused = time.monotonic()
                     if looked:
                         self._look(report)
                         standing.seconds = before + time.monotonic() - began
+                        standing.took = time.monotonic() - paused
                         standing.finished = self._finished()
                     if standing.finished or asked or self._is_due(looked):
                         self._save()
+                    standing.seconds = before + time.monotonic() - began
+                    if looked:
+                        standing.took = time.monotonic() - paused
+                        self._pace.paused(standing.took)
                     if standing.finished or asked:
                         break
             finally:
@@ -278,13 +292,20 @@ class Trainer:
                 )
                 parts = None
 
-    def _plan(self) -> None:
-        """With a limit of time: how many steps there will be, at the speed so far."""
-        standing = self.standing
-        if not self.config.minutes or (self.ranks.count > 1 and standing.step % self.config.log_every):
-            return  # ranks have to agree, which costs a message
-        share = self.ranks.share(standing.seconds) / (60 * self.config.minutes)
-        standing.steps = min(self.config.steps, max(standing.step, round(standing.step / share)))
+    def _plan(self) -> bool:
+        """With a limit of time: how many steps there will be, at the speed so far; and whether it is time to
+        find out how long a validation takes, of which one more must fit in."""
+        standing, config = self.standing, self.config
+        if not config.minutes or (self.ranks.count > 1 and standing.step % config.log_every):
+            return False  # ranks have to agree, which costs a message
+        each = self._pace.each or (standing.seconds / standing.step if standing.finished else None)
+        seconds, each, took = self.ranks.share((standing.seconds, each, standing.took))
+        limit = 60 * config.minutes
+        self._spare = limit - seconds > 2 * took
+        if each is not None or seconds >= limit:
+            more = affordable(limit - seconds, each or limit, took, config.validate_every)
+            standing.steps = min(config.steps, standing.step + more)
+        return self._validate is not None and not took and seconds > KNOWN_AFTER * limit
 
     def _asked(self, stop: Stop) -> bool:
         """Whether a signal came. Ranks have to agree, which costs a message, so they ask rarely."""
@@ -351,6 +372,10 @@ class Trainer:
             standing.step, figures, best=better, example=example, seconds=time.monotonic() - began
         )
         self._logged += time.monotonic() - began  # validation is no part of the speed of training
+
+    def validated(self) -> tuple[Mapping[str, float], str]:
+        """What a validation would say now; nothing is kept of it."""
+        return self._validated(self.engine.weights.values.clone())
 
     def _validated(self, weights: Tensor) -> tuple[Mapping[str, float], str]:
         values = self.engine.weights.values

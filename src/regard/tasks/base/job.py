@@ -41,6 +41,16 @@ class Loss(Protocol):
         """Have what is computed beside the layers compiled too."""
 
 
+@dataclass(frozen=True, slots=True)
+class Shortcut:
+    """One pass over the text, and a model that is solved for."""
+
+    setting: str
+    """That asks for it, and what it means."""
+    seconds: Callable[[], float]
+    """How long it would take, by a try on a few examples."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """All that is settled before the first step."""
@@ -71,6 +81,8 @@ class Job:
     """Of the learning rate of the parameter of this name."""
     solve: Callable[[], None] | None = None
     """Instead of training: give the model its weights at once."""
+    shortcut: Shortcut | None = None
+    """What there is instead of training, whether it is asked for or not."""
     unit: str = "tokens"
     """What the speed counts."""
     perplexity: bool = True

@@ -5,7 +5,9 @@ any number of labels    cross-entropy of sigmoid(score), label by label
 a number                (score - number)^2
 """
 
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,7 +24,7 @@ from regard.models.headed import Headed
 from regard.models.heads import ClassifyHead
 from regard.settings.models import ClassifyConfig, EmbedConfig, PoolConfig
 from regard.tasks.base import metrics
-from regard.tasks.base.job import Job
+from regard.tasks.base.job import Job, Shortcut
 from regard.tasks.base.measures import better, plugin_figures
 from regard.tasks.base.reading import Piece, Reader, quietly
 from regard.tasks.base.recipe import Written
@@ -30,12 +32,15 @@ from regard.tasks.base.settle import settle_encoder
 from regard.tasks.classification.batches import EncodedTexts, LabelledBatch, LabelledFeed, encode
 from regard.tasks.classification.classifier import Classifier, probabilities
 from regard.tasks.classification.data import LabelledCorpus, Problem, label_names, targets
-from regard.tasks.classification.frozen import FrozenClassifier
+from regard.tasks.classification.frozen import FrozenClassifier, FrozenError
 from regard.tasks.classification.recipe import ClassifyLossConfig, ClassifyRecipe
 from regard.text import Labelled, Skipped
 from regard.train.objectives import HIDDEN, Sums, agreeing_loss, disagreement, number_loss, token_loss
 from regard.train.ranks import Ranks
 
+LOGISTIC = "head.fit=logistic: the encoder stays as it is, and the head is solved for"
+TRIED = 500
+"""Texts by which it is said how long that would take."""
 NEVER = -1e4
 """The score of a label that no text has."""
 
@@ -168,32 +173,58 @@ def prepare(
         unit="texts",
         perplexity=False,
         solve=partial(_solve, reader, texts, names, recipe) if recipe.head.fit == "logistic" else None,
+        shortcut=Shortcut(LOGISTIC, partial(_tried, reader, texts, names, recipe))
+        if recipe.model.start and names and recipe.head.pool != "attention"
+        else None,
     )
 
 
 def _solve(reader: Reader, texts: EncodedTexts, names: Sequence[str], recipe: ClassifyRecipe) -> None:
     """The head by logistic regression on the encoder's vectors."""
-    head, multi = cast(ClassifyHead, reader.model.head), recipe.data.problem == "multi"
-    seed, weight = recipe.train.seed, recipe.loss.class_weights
-    marks = texts.segments
-    pieces = [
-        Piece(texts.ids[row].tolist(), None if marks is None else marks[row].tolist(), row)
-        for row in range(len(texts.ids))
-    ]
-    vectors = np.stack(reader.read(pieces, lambda states, packed: head.pool(states, packed.layout)))
-    labels: Any = (
-        [[names[place] for place in np.flatnonzero(row).tolist()] for row in texts.labels]
-        if multi
-        else [names[place] for place in texts.labels.tolist()]
-    )
-    size = float(np.linalg.norm(vectors, axis=1).mean())  # strengths are meant for vectors of length 1
-    found = FrozenClassifier.fit(vectors / size, labels, seed=seed, class_weight=weight, multilabel=multi)
+    head = cast(ClassifyHead, reader.model.head)
+    found, size = _regression(_vectors(reader, texts, range(len(texts.ids))), texts.labels, names, recipe)
     order = [names.index(name) for name in found.facts.labels]
     with torch.no_grad():
         head.output.weight.zero_()
         head.output.bias.fill_(NEVER)
         head.output.weight[order] = torch.from_numpy(found.weights / size).to(head.output.weight)
         head.output.bias[order] = torch.from_numpy(found.bias).to(head.output.bias)
+
+
+def _vectors(reader: Reader, texts: EncodedTexts, rows: Sequence[int]) -> np.ndarray:
+    head, marks = cast(ClassifyHead, reader.model.head), texts.segments
+    pieces = [
+        Piece(texts.ids[row].tolist(), None if marks is None else marks[row].tolist(), place)
+        for place, row in enumerate(rows)
+    ]
+    return np.stack(reader.read(pieces, lambda states, packed: head.pool(states, packed.layout)))
+
+
+def _regression(
+    vectors: np.ndarray, given: np.ndarray, names: Sequence[str], recipe: ClassifyRecipe
+) -> tuple[FrozenClassifier, float]:
+    """For vectors whose labels these are; and their mean length, by which they were divided."""
+    multi, seed = recipe.data.problem == "multi", recipe.train.seed
+    labels: Any = (
+        [[names[place] for place in np.flatnonzero(row).tolist()] for row in given]
+        if multi
+        else [names[place] for place in given.tolist()]
+    )
+    size = float(np.linalg.norm(vectors, axis=1).mean())  # strengths are meant for vectors of length 1
+    weight = recipe.loss.class_weights
+    found = FrozenClassifier.fit(vectors / size, labels, seed=seed, class_weight=weight, multilabel=multi)
+    return found, size
+
+
+def _tried(reader: Reader, texts: EncodedTexts, names: Sequence[str], recipe: ClassifyRecipe) -> float:
+    """How long `_solve` would take, by some of the texts; a regression on more of them is hardly slower."""
+    rows = range(0, len(texts.ids), max(1, len(texts.ids) // TRIED))
+    began = time.perf_counter()
+    vectors = _vectors(reader, texts, rows)
+    read = time.perf_counter()
+    with suppress(FrozenError):  # these may all have one label
+        _regression(vectors, texts.labels[np.asarray(rows)], names, recipe)
+    return (read - began) * len(texts.ids) / len(rows) + time.perf_counter() - read
 
 
 def _head(recipe: ClassifyRecipe, start: Checkpoint | None, labels: int) -> ClassifyConfig:
