@@ -26,16 +26,19 @@ def import_model(folder: Path, out: Path, *, console: Console) -> None:
     if not folder.is_dir() or not is_foreign(folder):
         raise FolderError(f"{folder}: no Hugging Face folder, it has no config.json with a model_type")
     fresh: tuple[str, ...] = ()
+    mute = False
     if is_decoder(folder):
         language = read_decoder(folder)
         save_language(language, out)
-        weights = language.weights
+        weights, mute = language.weights, language.tokenizer is None
     else:
         checkpoint = read_folder(folder)
         save_checkpoint(checkpoint, out, task_of_head(checkpoint.config.head.kind).name)
         weights, fresh = checkpoint.weights, tuple(checkpoint.fresh)
     count = sum(tensor.numel() for tensor in weights.values())
     say(console, f"{out}: {count:,} parameters, for regard {task_of(out).command}")
+    if mute:
+        say(console, f"no tokenizer in {folder}: it reads and writes ids, regard generate {out} --ids")
     if fresh:
         say(console, f"not in the folder, so at random: {', '.join(fresh[:3])}")
 

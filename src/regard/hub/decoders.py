@@ -99,7 +99,9 @@ def check_decoder(config: DecoderConfig) -> TransformerConfig:
     return body
 
 
-def decoder_facts(config: DecoderConfig, body: TransformerConfig, tokenizer: Tokenizer) -> dict[str, Any]:
+def decoder_facts(
+    config: DecoderConfig, body: TransformerConfig, tokenizer: Tokenizer | None
+) -> dict[str, Any]:
     """What config.json says."""
     d_ff = body.feed_forward.d_ff
     words = {
@@ -115,7 +117,7 @@ def decoder_facts(config: DecoderConfig, body: TransformerConfig, tokenizer: Tok
         "rows": config.positions.longest,
         "eps": body.norm.eps,
         "std": config.initial.std,
-        "pad": tokenizer.ids.pad,
+        "pad": None if tokenizer is None else tokenizer.ids.pad,
     }
     return {
         "model_type": GPT2.name,
@@ -127,6 +129,7 @@ def decoder_facts(config: DecoderConfig, body: TransformerConfig, tokenizer: Tok
     }
 
 
-def generation_facts(tokenizer: Tokenizer) -> Mapping[str, Any]:
-    """What generation_config.json says: where a text begins and ends."""
-    return {"bos_token_id": tokenizer.ids.start, "eos_token_id": tokenizer.ids.end}
+def generation_facts(tokenizer: Tokenizer | None) -> Mapping[str, Any]:
+    """What generation_config.json says: where a text begins and ends, if that is known."""
+    ids = None if tokenizer is None else tokenizer.ids
+    return {"bos_token_id": ids and ids.start, "eos_token_id": ids and ids.end}

@@ -33,7 +33,7 @@ from regard.hub.files import (
 )
 from regard.hub.reading import Facts, Problem, read_encoder, read_head, read_problem
 from regard.hub.sentences import MODULES, read_sentences, write_sentences
-from regard.hub.tokens import read_tokenizer, write_tokenizer
+from regard.hub.tokens import has_tokenizer, read_tokenizer, write_tokenizer
 from regard.hub.weights import canonical, check_layers, read_weights, warn_left_out, write_names
 from regard.hub.writing import config_facts, family_of
 from regard.models.headed import HeadedConfig
@@ -76,7 +76,8 @@ class DecoderCheckpoint:
     weights: dict[str, Tensor]
     """By the names of `Decoder(config).named_parameters()`: these, and none besides. A tied output matrix is
     the embedding's and has no name of its own."""
-    tokenizer: Tokenizer
+    tokenizer: Tokenizer | None
+    """None where the folder has none: such a model reads and writes ids."""
     longest: int
     """The most tokens that a text may have, with what is generated."""
 
@@ -175,7 +176,9 @@ def read_decoder(folder: Path) -> DecoderCheckpoint:
     config = decoders.read_decoder_config(facts, tied=decoders.tie(tensors, facts))
     weights, _ = read_weights(tensors, config, facts.family, file)
     warn_left_out(tensors, file)
-    tokenizer, most = read_tokenizer(folder, facts.family, config.vocabulary, lower_case=False)
+    tokenizer, most = None, None
+    if has_tokenizer(folder, facts.family):
+        tokenizer, most = read_tokenizer(folder, facts.family, config.vocabulary, lower_case=False)
     longest = min(config.positions.longest, most or config.positions.longest)
     return DecoderCheckpoint(config=config, weights=weights, tokenizer=tokenizer, longest=longest)
 
@@ -252,12 +255,13 @@ def _write_decoder(checkpoint: DecoderCheckpoint, folder: Path) -> None:
     write_json(folder / "config.json", decoders.decoder_facts(config, body, tokenizer))
     write_json(folder / "generation_config.json", decoders.generation_facts(tokenizer))
     write_tensors(folder / WEIGHTS, model)
-    write_tokenizer(folder, tokenizer, longest=checkpoint.longest, segments=False, framed=False)
+    if tokenizer is not None:
+        write_tokenizer(folder, tokenizer, longest=checkpoint.longest, segments=False, framed=False)
     _open_to_all(folder)
 
 
 def _check_sizes(checkpoint: Checkpoint | DecoderCheckpoint, vocabulary: int, positions: int) -> None:
-    ids = len(checkpoint.tokenizer)
+    ids = 0 if checkpoint.tokenizer is None else len(checkpoint.tokenizer)
     if ids > vocabulary:
         raise HubError(
             f"the tokenizer has {ids} ids, but the model vectors for {vocabulary}: give the tokenizer that "
@@ -292,6 +296,9 @@ def _compare_weights(meant: Mapping[str, Tensor], written: Mapping[str, Tensor])
 
 def _compare_ids(meant: DecoderCheckpoint, written: DecoderCheckpoint) -> None:
     a, b = meant.tokenizer, written.tokenizer
-    same = a.vocabulary == b.vocabulary and (a.ids.start, a.ids.end) == (b.ids.start, b.ids.end)
-    if not same or meant.longest != written.longest:
+    if a is None or b is None:
+        same = a is b
+    else:
+        same = a.vocabulary == b.vocabulary and (a.ids.start, a.ids.end) == (b.ids.start, b.ids.end)
+    if not same or (a is not None and meant.longest != written.longest):
         raise HubError("what was written reads back with other lengths or tokens; please report it")

@@ -61,10 +61,17 @@ def read_tokenizer(
     return tokenizer, most if type(most) is int and most > 0 else None
 
 
+def has_tokenizer(folder: Path, family: Family) -> bool:
+    return any((folder / name).exists() for name in (_FILE, _older(family)))
+
+
+def _older(family: Family) -> str:
+    return "vocab.json" if family.name in ("roberta", "gpt2") else "vocab.txt"
+
+
 def _source(folder: Path, family: Family) -> Path:
     """The file that the vocabulary is in."""
-    older = "vocab.json" if family.name in ("roberta", "gpt2") else "vocab.txt"
-    for name in (_FILE, older):
+    for name in (_FILE, _older(family)):
         if (folder / name).exists():
             return folder / name
     raise HubError(f"{folder}: no {_FILE} in it; {_MAKE}")

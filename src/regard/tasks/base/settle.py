@@ -41,7 +41,8 @@ def settle_tokenizer(
     that a run must not be resumed without."""
 
     def make() -> Tokenizer:
-        return start.tokenizer if start is not None else Tokenizer.train(lines, recipe.tokenizer)
+        own = None if start is None else start.tokenizer
+        return Tokenizer.train(lines, recipe.tokenizer) if own is None else own
 
     if ranks.first:
         if not begun:

@@ -17,8 +17,13 @@ def generate(
     file: Annotated[
         str | None, typer.Option("--file", help="Prompts, one a line; - for standard input.")
     ] = None,
+    ids: Annotated[
+        list[str] | None,
+        typer.Option("--ids", help='Ids that are completed by ids, "1 2 3"; may be repeated.'),
+    ] = None,
     stop: Annotated[
-        list[str] | None, typer.Option("--stop", help="A string before which a text ends; may be repeated.")
+        list[str] | None,
+        typer.Option("--stop", help="A string, or with --ids an id, before which a text ends; repeatable."),
     ] = None,
     greedy: Annotated[bool, typer.Option("--greedy", help="The likeliest token each time.")] = False,
     past: Annotated[
@@ -31,7 +36,8 @@ def generate(
 ) -> None:
     """Complete a prompt: the prompt, and what a language model writes behind it.
 
-    Unless another way is asked for, tokens are sampled at temperature 0.8 from the likeliest 95 %."""
+    Unless another way is asked for, tokens are sampled at temperature 0.8 from the likeliest 95 %. A folder
+    without a tokenizer takes --ids."""
 
 
 COMMANDS = (generate,)

@@ -2,6 +2,7 @@
 
     plain      prompt and continuation, as one text; a line of dashes between texts
     as_json    {"prompt": ..., "text": ..., "finished": ..., "score": ..., "tokens": ...}, one a line
+    ids        those of the prompt and of the continuation, a line each; {"prompt": [...], "ids": [...]}
 
 A single text is written as it comes.
 """
@@ -31,6 +32,7 @@ def generate(
     model: Path,
     prompt: Sequence[str] | None = None,
     file: str | None = None,
+    ids: Sequence[str] | None = None,
     *,
     out: TextIO,
     device: str = "auto",
@@ -42,16 +44,27 @@ def generate(
     decoding: dict[str, Any] | None = None,
     files: FileOptions = AS_NAMED,
 ) -> None:
-    """Prompts as they are given, or the lines of a file, "-" for standard input. `decoding` has settings of
+    """Prompts as they are given, or the lines of a file, "-" for standard input; or ids, numbers with spaces
+    between. `decoding` has settings of
     `DecodeConfig` by name, in place of SAMPLING's."""
     prompts, stop = prompt or (), stop or ()
+    config = changed(SAMPLING, decoding or {}, greedy=greedy)
+    if ids:
+        if prompts or file is not None:
+            raise ConfigError("--ids beside --prompt or --file: give prompts in one way")
+        if config.n_best > 1:
+            raise ConfigError(f"--ids gives one continuation each: leave out --n-best {config.n_best}")
+        listed, ends = [_numbers("--ids", each) for each in ids], _numbers("--stop", " ".join(stop))
+        generator = open_generator(model, device=device, precision=precision)
+        new = generator.generate_ids(listed, end=ends or None, decoding=config, past=past)
+        _write_ids(listed, new, out, as_json=as_json)
+        return
     if prompts and file is not None:
         raise ConfigError(f"--prompt and --file {file}: give prompts in one way")
     if not prompts and file is None:
         if sys.stdin.isatty():
             raise ConfigError("no prompt to complete: give --prompt TEXT, or --file with a prompt a line")
         file = "-"
-    config = changed(SAMPLING, decoding or {}, greedy=greedy)
     generator = open_generator(model, device=device, precision=precision)
     asked = file == "-" and sys.stdin.isatty()
     one = (asked or len(prompts) == 1) and config.n_best == 1 and config.method != "beam" and not as_json
@@ -72,6 +85,21 @@ def generate(
                     _write([each for row in found for each in row], out, as_json=as_json)
             out.flush()
             before += len(chunk)
+
+
+def _numbers(option: str, given: str) -> list[int]:
+    try:
+        return [int(each) for each in given.replace(",", " ").split()]
+    except ValueError:
+        raise ConfigError(f"{option} {given!r}: ids are whole numbers with spaces between, '1 2 3'") from None
+
+
+def _write_ids(
+    prompts: Sequence[Sequence[int]], found: Sequence[Sequence[int]], out: TextIO, *, as_json: bool
+) -> None:
+    for prompt, ids in zip(prompts, found, strict=True):
+        plain = " ".join(map(str, [*prompt, *ids]))
+        out.write(f"{json.dumps({'prompt': [*prompt], 'ids': [*ids]}) if as_json else plain}\n")
 
 
 def _write(texts: Sequence[Generated], out: TextIO, *, as_json: bool) -> None:

@@ -21,7 +21,7 @@ from regard.tasks.base.terminal import counting, say
 from regard.tasks.language.data import Ends, stream_rows
 from regard.tasks.language.perplexity import Windows, figures, nll
 from regard.tasks.language.recipe import RECIPE, ContextConfig
-from regard.tasks.language.start import built, open_language
+from regard.tasks.language.start import built, open_language, require_tokenizer
 from regard.text import DataError, Origin
 from regard.train.ranks import find_device
 
@@ -42,6 +42,7 @@ def evaluate(folder: Path, options: EvaluateOptions, console: Console) -> dict[s
     if not files:
         raise ConfigError("a language model is measured on plain text: give a FILE of it")
     checkpoint = open_language(folder)
+    tokenizer = require_tokenizer(checkpoint, folder)
     data, how = _settings(folder, files)
     size = _context(context, checkpoint.longest, checkpoint.config.positions.kind)
     step = stride or max(size // 2, 1)
@@ -52,7 +53,7 @@ def evaluate(folder: Path, options: EvaluateOptions, console: Console) -> dict[s
     model: Decoder = built(checkpoint, folder, config).to(place).eval()
     data = replace(data, train=tuple(map(str, files)), root="", **text_options(options))
     corpus = DocumentCorpus(data, Path(), blank=True)
-    rows = list(stream_rows(corpus.whole(), checkpoint.tokenizer, Ends.of(checkpoint.tokenizer)))
+    rows = list(stream_rows(corpus.whole(), tokenizer, Ends.of(tokenizer)))
     ids = np.array([id for row in rows for id in row["ids"]], dtype=np.int64)
     if len(ids) < 2:
         raise DataError(Origin(str(files[0])), "no text to measure on", remedy="name files that have some")

@@ -23,12 +23,12 @@ from regard.models.decoder import Decoder
 from regard.nn.memory import memory_errors
 from regard.tasks.base.describe import Described
 from regard.tasks.base.faster import Precision, check_precision, settle_precision
-from regard.tasks.base.guards import CONFIG, folder_errors
+from regard.tasks.base.guards import CONFIG, FolderError, folder_errors
 from regard.tasks.base.predictor import Progress, evaluating
 from regard.tasks.language.continuation import Generated, GenerationWarning, Writer, spelled
 from regard.tasks.language.drafts import GenerateOptions, Prompt, Row, in_batches, take_steps, write
 from regard.tasks.language.engine import StepEngine
-from regard.tasks.language.start import built, open_language
+from regard.tasks.language.start import built, open_language, without_tokenizer
 from regard.text import DataError, Origin, Tokenizer
 from regard.text.training import each_text
 from regard.train.ranks import find_device
@@ -118,7 +118,9 @@ class Generator(Described):
     @property
     def _text(self) -> Tokenizer:
         if self.tokenizer is None:
-            raise ValueError("this generator has no tokenizer: use generate_ids")
+            if self.folder is None:
+                raise ValueError("this generator has no tokenizer: use generate_ids")
+            raise FolderError(without_tokenizer(self.folder))
         return self.tokenizer
 
     @overload
@@ -366,4 +368,6 @@ def open_generator(
     checkpoint = open_language(folder)
     model = built(checkpoint, folder).to(place).eval()
     with folder_errors(Path(folder) / CONFIG):
-        return Generator(model, checkpoint.tokenizer, longest=checkpoint.longest, precision=precision)
+        generator = Generator(model, checkpoint.tokenizer, longest=checkpoint.longest, precision=precision)
+    generator.folder = Path(folder)
+    return generator

@@ -15,15 +15,18 @@ from regard.tasks.base.folder import (
     check_backed,
     load_weights,
     read_config,
+    read_json,
     read_shape,
     read_tokenizer,
     whole,
     write_config,
     write_weights,
 )
-from regard.tasks.base.guards import CONFIG, folder_errors, read_whole
+from regard.tasks.base.guards import CONFIG, TOKENIZER, folder_errors, own_file, read_whole
 from regard.tasks.base.header import unfilled
 from regard.tasks.language.recipe import LanguageRecipe
+from regard.text import Tokenizer
+from regard.train.digests import KEY
 
 
 def open_language(folder: Path | str) -> DecoderCheckpoint:
@@ -40,14 +43,35 @@ def open_language(folder: Path | str) -> DecoderCheckpoint:
     check_backed(folder, lambda: Decoder(shape))
     model = unfilled(lambda: Decoder(shape))
     load_weights(folder, model)
-    tokenizer = read_tokenizer(folder, shape.vocabulary)
+    tokenizer = read_tokenizer(folder, shape.vocabulary) if _has_tokenizer(folder) else None
     return DecoderCheckpoint(config=shape, weights=whole(model), tokenizer=tokenizer, longest=longest)
+
+
+def _has_tokenizer(folder: Path) -> bool:
+    """One that is not there, but was when the folder was written, is missing."""
+    return own_file(folder, TOKENIZER).exists() or TOKENIZER in read_json(folder / CONFIG).get(KEY, {})
+
+
+def require_tokenizer(checkpoint: DecoderCheckpoint, folder: Path | str) -> Tokenizer:
+    """For what has to do with text."""
+    if checkpoint.tokenizer is None:
+        raise FolderError(without_tokenizer(folder))
+    return checkpoint.tokenizer
+
+
+def without_tokenizer(folder: Path | str) -> str:
+    """What a folder that has none says to who comes with text."""
+    return (
+        f"{folder}: no {TOKENIZER} in it, so it reads and writes ids: regard generate --ids, or "
+        "generate_ids; for text, put its tokenizer there"
+    )
 
 
 def save_language(checkpoint: DecoderCheckpoint, folder: Path) -> None:
     """As a model folder of ours."""
     folder.mkdir(parents=True, exist_ok=True)
-    checkpoint.tokenizer.save(folder / "tokenizer.json")
+    if checkpoint.tokenizer is not None:
+        checkpoint.tokenizer.save(folder / TOKENIZER)
     write_weights(folder, checkpoint.weights)
     about = {"model": to_dict(checkpoint.config), "longest": checkpoint.longest}
     write_config(folder, "language", about)
@@ -72,4 +96,6 @@ def find_start(recipe: LanguageRecipe, where: Path) -> tuple[DecoderCheckpoint |
     if not name:
         return None, recipe
     folder = next((each for each in (where / name, Path(name)) if each.is_dir()), Path(name)).resolve()
-    return open_language(folder), replace(recipe, model=replace(recipe.model, start=str(folder)))
+    start = open_language(folder)
+    require_tokenizer(start, folder)
+    return start, replace(recipe, model=replace(recipe.model, start=str(folder)))
