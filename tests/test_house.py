@@ -20,6 +20,7 @@ LAYERS = [
     {"__main__"},
     {"cli"},
     {"bench", "lab", "machine"},
+    {"serve"},
     {"look"},
     {"deploy", "meaning"},
     {"tasks"},

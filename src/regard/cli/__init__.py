@@ -20,6 +20,7 @@ from regard.lab import cli as lab
 from regard.machine import cli as machine
 from regard.meaning import cli as meaning
 from regard.plugins import load_installed, load_plugin
+from regard.serve import cli as serving
 from regard.tasks import registry
 
 PRINTED = "standard output"
@@ -63,6 +64,7 @@ def build() -> typer.Typer:
     app.command(name="import")(core.import_model)
     app.command(name="export")(core.export_model)
     app.command()(core.look)
+    app.command()(serving.serve)
     app.add_typer(plot_app, name="plot")
     for command in (core.bench, *machine.COMMANDS, core.phrasebook):
         app.command()(command)

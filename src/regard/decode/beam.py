@@ -92,9 +92,15 @@ def search(request: Request) -> Search:
         alive[request.maximums <= length] = False
         if config.stop == "full":
             alive[best.finished >= config.beam] = False
+        if request.gone:
+            alive[[*request.gone]] = False
         if steps is not None:
             steps.append(BeamStep(found.scores, found.rows, found.tokens, ended, alive))
-        best.cut_off(owners, scores, ~alive.any(dim=1), found.rows[ended], history, length)
+        leaving = ~alive.any(dim=1)
+        best.cut_off(owners, scores, leaving, found.rows[ended], history, length)
+        if request.told is not None:
+            for source in owners[leaving[owners]].unique().tolist():
+                request.told(source, best.kept[source])
 
         owners = alive.nonzero()[:, 0]
         if len(owners) == 0:

@@ -48,17 +48,21 @@ class _Runner(Generic[Batch]):
 
 
 def relay(
-    stepper: Together, batches: Iterator[Batch], begin: Callable[[Batch], Request], few: int
+    stepper: Together, batches: Iterator[Batch | None], begin: Callable[[Batch], Request], few: int
 ) -> Iterator[tuple[Batch, Hypotheses]]:
     """Each batch with the hypotheses of its sources, as it is done. `begin` makes the request of a batch; the
-    next one is begun when fewer than `few` rows are under way."""
+    next one is begun when fewer than `few` rows are under way. None is no batch: there is none at the moment,
+    and the next is asked for after another step."""
     running: list[_Runner[Batch]] = []
     more = True
     while more or running:
         while more and sum(len(cast(Tensor, each.tokens)) for each in running) < few:
-            batch = next(batches, None)
-            if batch is None:
+            try:
+                batch = next(batches)
+            except StopIteration:
                 more = False
+                break
+            if batch is None:
                 break
             request = begin(batch)
             runner = _Runner(batch, request, search(request))

@@ -55,10 +55,18 @@ def search(request: Request) -> Search:
         if isinstance(step, Tensor):
             answer = yield step
             continue
-        for row in (step.ended | step.cut).nonzero()[:, 0].tolist():
+        if request.gone:
+            sources = step.running // config.n_best
+            step.stopped[torch.isin(sources, torch.tensor([*request.gone], device="cpu"))] = True
+        for row in (step.ended | step.cut | step.stopped).nonzero()[:, 0].tolist():
             ended, score = bool(step.ended[row]), float(step.scores[row])
             ranking = rank(score, length + ended, config.length_penalty)
-            found[int(step.running[row])] = Hypothesis(real(step.history[row]), score, ranking, ended)
+            number = int(step.running[row])
+            found[number] = Hypothesis(real(step.history[row]), score, ranking, ended)
+            source = number // config.n_best
+            own = found[source * config.n_best : (source + 1) * config.n_best]
+            if request.told is not None and None not in own:
+                request.told(source, [each for each in own if each is not None])
         length, answer = length + 1, None
     whole = [hypothesis for hypothesis in found if hypothesis is not None]
     return [whole[start : start + config.n_best] for start in range(0, len(whole), config.n_best)]

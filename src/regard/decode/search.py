@@ -8,7 +8,7 @@ found[0][0].ids
 """
 
 import reprlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -103,8 +103,10 @@ def check(
     maximums: Sequence[int] | None,
     suppressed: Collection[int],
     keys: Sequence[int] | None,
+    told: Callable[[int, list[Hypothesis]], None] | None = None,
+    gone: set[int] | None = None,
 ) -> Request:
-    """What `decode` is asked for, checked."""
+    """What `decode` is asked for, checked; `told` and `gone` are `Request`'s."""
     ends = [] if end is None else [end] if isinstance(end, int) else sorted(set(end))
     count = len(prefixes)
     _check_rows(state, prefixes)
@@ -123,7 +125,8 @@ def check(
     ids = partial(torch.tensor, dtype=torch.int64, device="cpu")
     numbers = range(count) if keys is None else keys
     never = ids(sorted(suppressed))
-    return Request(stepper, state, prefixes, ids(limits), ids(ends), never, numbers, config)
+    left = set() if gone is None else gone
+    return Request(stepper, state, prefixes, ids(limits), ids(ends), never, numbers, config, told, left)
 
 
 def _check_rows(state: State, prefixes: Sequence[Sequence[int]]) -> None:

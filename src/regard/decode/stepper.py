@@ -5,7 +5,7 @@ evaluation mode is the caller's business.
 """
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -46,6 +46,10 @@ class Request:
     suppressed: Int[Tensor, "suppressed"]
     keys: Sequence[int]
     config: DecodeConfig
+    told: Callable[[int, list[Hypothesis]], None] | None = None
+    """Hears of each source, by its number, as soon as it is done."""
+    gone: set[int] = field(default_factory=set)
+    """Sources for which nobody waits any more; may grow at any time. They are given up."""
 
     @property
     def device(self) -> torch.device:

@@ -33,6 +33,8 @@ class Generated:
     """Log-probability of these tokens, and of the end if it came, by the model itself, whatever the
     temperature."""
     finished: Finished
+    token_scores: tuple[float, ...] = ()
+    """Log-probability of each of the new tokens, where a text was written token by token."""
 
     def __str__(self) -> str:
         return self.prompt + self.text
@@ -46,6 +48,25 @@ class Generated:
             "score": self.score,
             "tokens": len(self.ids),
         }
+
+
+@dataclass(slots=True)
+class Written:
+    """One more token of a text that is being written, or its end."""
+
+    prompt: int
+    """The number of its prompt, from 0."""
+    sample: int
+    token: int | None
+    """None at the end."""
+    text: str
+    """What is certain now, and was not before."""
+    score: float
+    """Log-probability of all tokens so far."""
+    whole: Generated | None
+    """At the end: all of it."""
+    stopped: bool = False
+    """False; whoever reads it may set it, where the text need not go on."""
 
 
 class Writer:

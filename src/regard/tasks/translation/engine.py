@@ -8,9 +8,9 @@ Pieces come in, and each comes out with its hypotheses; what one becomes does no
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -53,6 +53,18 @@ class Options:
     """Whether texts of several sentences are translated sentence by sentence."""
     align: bool
     batch_tokens: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Joining:
+    """Pieces that are to be decoded together, while others are under way."""
+
+    pieces: list[Piece]
+    options: Options
+    done: Callable[[int, PieceResult], None]
+    """Takes each result, by the piece's place in the list, as soon as it is there."""
+    gone: set[int] = field(default_factory=set)
+    """Pieces for which nobody waits any more; may grow at any time."""
 
 
 class SearchEngine(Protocol):
@@ -144,6 +156,30 @@ class TorchEngine:
             for batch, found in relay(groups, batches, begin, max(few, 1)):
                 yield batch, self._aligned(batch, found, options)
 
+    def keep_up(self, coming: Iterator[Joining | None]) -> None:
+        """Decode what is coming, until nothing comes any more: in this thread, and whatever joins while
+        others are under way shares their steps where the model allows it. None says that nothing waits at the
+        moment."""
+        model = self._faster.current()
+        if self._faster.hooked or not BeamGroups.serve(model):
+            for batch in filter(None, coming):
+                for place, result in enumerate(self._decode_within(batch.pieces, batch.options)):
+                    batch.done(place, result)
+            return
+        groups = BeamGroups(model, kept=torch.float16 if self.precision == "int8" else torch.float32)
+
+        def begin(batch: Joining) -> Request:
+            def told(place: int, found: list[Hypothesis]) -> None:
+                batch.done(place, *self._aligned([batch.pieces[place]], [found], batch.options))
+
+            source = pack([piece.ids for piece in batch.pieces])
+            state = groups.start(source.ids, source.layout)
+            return self._request(groups, state, batch.pieces, batch.options, told=told, gone=batch.gone)
+
+        with inference(self.device, self.precision):
+            for _ in relay(groups, coming, begin, ROWS):
+                pass
+
     def _decode_within(self, batch: list[Piece], options: Options) -> list[PieceResult]:
         """All at once or, where the device's memory does not do, in halves."""
         try:
@@ -165,7 +201,9 @@ class TorchEngine:
         state = model.start(source.ids, source.layout, capacity=capacity)
         return self._aligned(batch, run(self._request(model, state, batch, options)), options)
 
-    def _request(self, stepper: Stepper, state: State, batch: list[Piece], options: Options) -> Request:
+    def _request(
+        self, stepper: Stepper, state: State, batch: list[Piece], options: Options, **told: Any
+    ) -> Request:
         return check(
             stepper,
             state,
@@ -175,6 +213,7 @@ class TorchEngine:
             maximums=[piece.maximum for piece in batch],
             suppressed=options.suppressed,
             keys=[piece.key for piece in batch],
+            **told,
         )
 
     def _aligned(

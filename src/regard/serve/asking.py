@@ -1,0 +1,191 @@
+"""A request as a door sees it: its body, read within limits, its fields, checked, and who asks."""
+
+import asyncio
+import hmac
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import orjson
+from starlette.datastructures import UploadFile
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from regard.serve.line import BusyError, ClosedError, LateError
+from regard.serve.service import RefusedError, Service
+
+LOG = logging.getLogger("regard.serve")
+BODY_SECONDS = 30.0
+"""A body that has not come by then is given up."""
+
+
+class Json(Response):
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+class Ask:
+    """One request."""
+
+    def __init__(self, request: Request, service: Service, keys: Sequence[str]) -> None:
+        self.request, self.service, self._keys = request, service, keys
+        self.fields: Mapping[str, Any] = {}
+        self.caller = "" if request.client is None else request.client.host
+
+    async def read(self) -> None:
+        """The fields of the body: JSON, or a form; of a GET, of the address. Then who asks is checked: a key
+        may stand among them."""
+        request = self.request
+        if request.method == "GET":
+            self.fields = dict(request.query_params)
+        elif request.headers.get("content-type", "").startswith(
+            ("application/x-www-form-urlencoded", "multipart/form-data")
+        ):
+            self._check_size(request.headers.get("content-length"))
+            form = await asyncio.wait_for(request.form(max_files=1, max_fields=1000), BODY_SECONDS)
+            several = {key: form.getlist(key) for key in form}
+            self.fields = {key: values if len(values) > 1 else values[0] for key, values in several.items()}
+        else:
+            body = await asyncio.wait_for(self._body(), BODY_SECONDS)
+            try:
+                fields = orjson.loads(body)
+            except orjson.JSONDecodeError as error:
+                raise RefusedError(f"the body is no JSON: {error}") from error
+            if not isinstance(fields, dict):
+                raise RefusedError("the body is no JSON object")
+            self.fields = fields
+        self._check_key()
+
+    async def _body(self) -> bytes:
+        self._check_size(self.request.headers.get("content-length"))
+        parts, size = [], 0
+        async for part in self.request.stream():
+            size += len(part)
+            self._check_size(size)
+            parts.append(part)
+        return b"".join(parts)
+
+    def _check_size(self, size: int | str | None) -> None:
+        most = self.service.limits.body
+        if size is not None and (not str(size).isdigit() or len(str(size)) > 15 or int(size) > most):
+            raise RefusedError(f"a body of {size!s:.20} bytes: at most {most:,} are taken", 413)
+
+    def _check_key(self) -> None:
+        if not self._keys:
+            return
+        header = self.request.headers.get("authorization", "")
+        given = header.partition(" ")[2] if " " in header else header
+        given = given or self.request.headers.get("x-api-key", "") or str(self.fields.get("api_key") or "")
+        found = [each for each in self._keys if hmac.compare_digest(each.encode(), given.encode())]
+        if not found:
+            raise RefusedError("no valid key: send it as Authorization: Bearer KEY", 401)
+        self.caller = f"key {self._keys.index(found[0])}"
+
+    def value(self, name: str, kind: type | tuple[type, ...], default: Any = None) -> Any:
+        """A field, of this type; a number or truth value may come as text, as forms have it."""
+        value = self.fields.get(name)
+        if value is None:
+            return default
+        if isinstance(value, bool) and kind is not bool:
+            raise RefusedError(f"{name}={value!r:.40} should be {_named(kind)}")
+        if isinstance(value, kind) or (kind is float and isinstance(value, int)):
+            return value
+        if isinstance(value, str) and kind is bool and value.lower() in ("0", "1", "true", "false"):
+            return value.lower() in ("1", "true")
+        if isinstance(value, str) and kind in (int, float):
+            try:
+                return int(value) if kind is int else float(value)
+            except ValueError:
+                pass
+        raise RefusedError(f"{name}={value!r:.40} should be {_named(kind)}")
+
+    def whole(self, name: str, default: int, most: int, least: int = 1) -> int:
+        """A number within bounds."""
+        value: int = self.value(name, int, default)
+        if not least <= value <= most:
+            raise RefusedError(f"{name}={value!s:.20} must be from {least} to {most}")
+        return value
+
+    def texts(self, name: str, *, needed: bool = True) -> tuple[list[str], bool]:
+        """A field that is a text or a list of them, as a list; and whether it was a list."""
+        value = self.fields.get(name)
+        if value is None and not needed:
+            return [], False
+        if isinstance(value, str):
+            found, several = [value], False
+        elif isinstance(value, list) and all(isinstance(each, str) for each in value):
+            found, several = value, True
+        else:
+            raise RefusedError(f"{name} should be a text, or a list of texts")
+        self.check_texts(found)
+        return found, several
+
+    def check_texts(self, texts: Sequence[str]) -> None:
+        limits = self.service.limits
+        if len(texts) > limits.texts:
+            raise RefusedError(f"{len(texts)} texts: at most {limits.texts} are taken at once", 413)
+        if (size := sum(map(len, texts))) > limits.characters:
+            raise RefusedError(f"{size} characters: at most {limits.characters} are taken at once", 413)
+
+    def upload(self, name: str) -> UploadFile:
+        value = self.fields.get(name)
+        if not isinstance(value, UploadFile):
+            raise RefusedError(f"{name} should be a file")
+        return value
+
+
+def _named(kind: type | tuple[type, ...]) -> str:
+    names = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", list: "a list"}
+    return " or ".join(
+        names.get(each, "an object") for each in (kind if isinstance(kind, tuple) else (kind,))
+    )
+
+
+Handler = Callable[[Ask], Awaitable[Response]]
+Shape = Callable[[str, int], Any]
+"""What an error looks like behind a door: shape(why, status)."""
+
+
+def endpoint(
+    door: str, shape: Shape, handler: Handler, service: Callable[[], Service], keys: Sequence[str]
+) -> Callable[[Request], Awaitable[Response]]:
+    """What a route calls: a handler, its errors told in the door's own shape, counted and timed."""
+
+    def refusal(why: str, status: int, seconds: int | None = None) -> Response:
+        headers = {} if seconds is None else {"Retry-After": str(seconds)}
+        return Json(shape(why, status), status_code=status, headers=headers)
+
+    async def answer(request: Request) -> Response:
+        try:
+            ask = Ask(request, service(), keys)
+            await ask.read()
+            return await handler(ask)
+        except RefusedError as error:
+            return refusal(str(error), error.status)
+        except BusyError as error:
+            return refusal(str(error), 429, error.seconds)
+        except ClosedError as error:
+            return refusal(str(error), 503, 5)
+        except (LateError, TimeoutError) as error:
+            return refusal(str(error) or "the request did not come in time", 503, 5)
+        except (LookupError, ValueError) as error:
+            return refusal(str(error.args[0] if error.args else error), 400)
+        except ClientDisconnect:
+            return Response(status_code=499)
+        except Exception as error:
+            LOG.exception("%s failed", request.url.path)
+            return refusal(f"this is a mistake of the service: {type(error).__name__}", 500)
+
+    async def call(request: Request) -> Response:
+        began = time.monotonic()
+        response = await answer(request)
+        seconds = time.monotonic() - began
+        service().metrics.answered(door, response.status_code, seconds)
+        about = {"door": door, "path": request.url.path, "status": response.status_code}
+        LOG.info("request", extra={**about, "seconds": round(seconds, 6)})
+        return response
+
+    return call

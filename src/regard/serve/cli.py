@@ -1,0 +1,88 @@
+"""`regard serve`. Imports no torch."""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.serve.limits import Limits
+from regard.tasks.base.options import Device, Precision
+
+DEFAULTS = Limits()
+
+
+def serve(
+    models: Annotated[
+        list[str], typer.Argument(help="Model folders; NAME=FOLDER gives a name, en-de=FOLDER languages too.")
+    ],
+    host: Annotated[str, typer.Option("--host", help="Where it listens; 0.0.0.0 for all.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="0: any that is free.")] = 8000,
+    keys: Annotated[
+        Path | None, typer.Option("--keys", help="A file of keys, one a line: who has none is refused.")
+    ] = None,
+    origins: Annotated[
+        list[str] | None, typer.Option("--origin", help="A site whose pages may ask (CORS); repeatable.")
+    ] = None,
+    body: Annotated[int, typer.Option("--max-body", help="Bytes of a request.")] = DEFAULTS.body,
+    texts: Annotated[int, typer.Option("--max-texts", help="Texts of a request.")] = DEFAULTS.texts,
+    characters: Annotated[
+        int, typer.Option("--max-characters", help="Characters of a request.")
+    ] = DEFAULTS.characters,
+    waiting: Annotated[
+        int, typer.Option("--max-waiting", help="Requests that wait for a model; then 429.")
+    ] = DEFAULTS.waiting,
+    tokens: Annotated[
+        int, typer.Option("--max-in-flight", help="Tokens, about, waiting for a model or at work.")
+    ] = DEFAULTS.tokens,
+    seconds: Annotated[
+        float, typer.Option("--deadline", help="Seconds after which a request is given up.")
+    ] = DEFAULTS.seconds,
+    alternatives: Annotated[
+        int, typer.Option("--max-alternatives", help="Translations or texts of one request.")
+    ] = DEFAULTS.alternatives,
+    max_tokens: Annotated[
+        int, typer.Option("--max-tokens", help="That may follow a prompt.")
+    ] = DEFAULTS.max_tokens,
+    connections: Annotated[
+        int, typer.Option("--max-connections", help="Open at a time.")
+    ] = DEFAULTS.connections,
+    warm: Annotated[bool, typer.Option("--warm", help="Ask every model once before serving.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Log mistakes only, not every request.")] = False,
+    certificate: Annotated[Path | None, typer.Option("--ssl-certfile", help="For HTTPS.")] = None,
+    key: Annotated[Path | None, typer.Option("--ssl-keyfile", help="Its private key.")] = None,
+    precision: Precision = None,
+    device: Device = "auto",
+) -> None:
+    """Serve models over HTTP: LibreTranslate's, DeepL's, OpenAI's and TEI's protocols, and regard's own."""
+    from importlib.util import find_spec
+
+    from regard.config import ConfigError
+
+    for package in ("starlette", "uvicorn", "prometheus_client", "orjson", "multipart"):
+        if find_spec(package) is None:
+            raise ConfigError(f"{package} is not installed: pip install 'regard[serve]'")
+    from rich.console import Console
+
+    from regard.serve.run import run
+
+    given = locals()
+    limits = Limits(**{each.name: given[each.name] for each in fields(Limits)})
+    tls = {} if certificate is None else {"ssl_certfile": str(certificate), "ssl_keyfile": key and str(key)}
+    run(
+        models,
+        host=host,
+        port=port,
+        limits=limits,
+        keys=keys,
+        origins=origins or [],
+        device=device,
+        precision=precision,
+        warm=warm,
+        quiet=quiet,
+        console=Console(),
+        tls=tls,
+    )
+
+
+COMMANDS = (serve,)

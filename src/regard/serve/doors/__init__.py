@@ -1,0 +1,23 @@
+"""The protocols that a service speaks. A door is a list of routes; each has its own way to tell an error."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from regard.serve.asking import Handler, Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A route: how it is asked, and what answers."""
+
+    method: str
+    path: str
+    handler: Handler
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    name: str
+    shape: Shape
+    """What an error looks like: shape(why, status)."""
+    ways: Sequence[Way]

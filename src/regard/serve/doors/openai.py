@@ -1,0 +1,223 @@
+"""OpenAI's: vectors, completions and models, as its client and those of others ask for them."""
+
+import asyncio
+import base64
+import itertools
+import secrets
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import numpy as np
+import orjson
+from starlette.responses import Response, StreamingResponse
+
+from regard.decode import DecodeConfig
+from regard.serve.asking import LOG, Ask, Json
+from regard.serve.doors import Door, Way
+from regard.serve.models import Served
+from regard.serve.service import RefusedError
+from regard.tasks.language.continuation import Written
+
+REASONS = {"end": "stop", "stop": "stop", "length": "length"}
+TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+
+
+async def embeddings(ask: Ask) -> Response:
+    value = ask.fields.get("input")
+    tokens = isinstance(value, list) and any(isinstance(each, int | list) for each in value)
+    if tokens:
+        raise RefusedError(
+            "input holds token ids, which are those of another vocabulary here: send texts (langchain: "
+            "check_embedding_ctx_length=False)"
+        )
+    texts, _ = ask.texts("input")
+    if not texts or not all(texts):
+        raise RefusedError("input should hold texts, none of them empty")
+    form = ask.value("encoding_format", str, "float")
+    if form not in ("float", "base64"):
+        raise RefusedError(f"encoding_format={form!r:.40} is none of float, base64")
+    served = _model(ask, "embed")
+    found = await ask.service.read(served, ask.caller, "embed", texts, too_long="error")
+    if "dimensions" in ask.fields and ask.fields["dimensions"] is not None:
+        width = ask.whole("dimensions", 0, len(found[0]))
+        found = [_shortened(each, width) for each in found]
+    data = [
+        {
+            "object": "embedding",
+            "index": index,
+            "embedding": base64.b64encode(each.tobytes()).decode() if form == "base64" else each,
+        }
+        for index, each in enumerate(found)
+    ]
+    count = sum(map(len, served.predictor.tokenizer.encode_batch(texts)))
+    usage = {"prompt_tokens": count, "total_tokens": count}
+    return Json({"object": "list", "data": data, "model": served.name, "usage": usage})
+
+
+def _shortened(vector: np.ndarray, width: int) -> np.ndarray:
+    """The first so many numbers, of length 1 again."""
+    short = vector[:width]
+    return np.ascontiguousarray(short / max(float(np.linalg.norm(short)), 1e-12), dtype=np.float32)
+
+
+async def completions(ask: Ask) -> Response:
+    prompts, _ = ask.texts("prompt")
+    limits = ask.service.limits
+    served = _model(ask, "language")
+    stop, _ = ask.texts("stop", needed=False)
+    temperature = ask.value("temperature", float, 1.0)
+    top_p = ask.value("top_p", float, 1.0)
+    samples = ask.whole("n", 1, limits.alternatives)
+    seed = ask.value("seed", int)
+    if len(prompts) * samples > limits.texts:
+        raise RefusedError(f"{len(prompts)} prompts with n={samples}: at most {limits.texts} texts")
+    greedy = temperature == 0
+    try:
+        decoding = (
+            DecodeConfig(method="greedy")
+            if greedy
+            else DecodeConfig(method="sample", temperature=temperature, top_p=top_p)
+        )
+    except ValueError as error:
+        raise RefusedError(str(error)) from error
+    settings: dict[str, Any] = {
+        "decoding": decoding,
+        "samples": 1 if greedy else samples,
+        "max_tokens": ask.whole("max_tokens", 16, limits.max_tokens),
+        "stop": tuple(stop),
+        "past": "stop",
+    }
+    if seed is not None:
+        settings["seed"] = seed
+    copies = samples if greedy else 1
+    keys = [0 if seed is not None else secrets.randbits(32) for _ in prompts]
+    about = _About(ask, served, settings["samples"])
+    if ask.value("stream", bool, False):
+        if len(prompts) * samples > 1:
+            raise RefusedError("stream=true takes one prompt and n=1")
+        texts = ask.service.stream(served, ask.caller, prompts[0], key=keys[0], **settings)
+        first = await anext(texts)  # what is wrong is told before the stream begins
+        return StreamingResponse(_events(about, prompts[0], first, texts), media_type="text/event-stream")
+    choices: list[dict[str, Any]] = []
+    tokens = 0
+    written = await asyncio.gather(
+        *(
+            ask.service.generate(served, ask.caller, prompt, key=key, **settings)
+            for prompt, key in zip(prompts, keys, strict=True)
+        )
+    )
+    for prompt, found in zip(prompts, written, strict=True):
+        for each in found:
+            for _ in range(copies):
+                choices.append(about.choice(len(choices), prompt, each.text, each.finished, each))
+            tokens += len(each.ids)
+    read = sum(map(len, served.predictor.tokenizer.encode_batch(prompts)))
+    usage = {"prompt_tokens": read, "completion_tokens": tokens, "total_tokens": read + tokens}
+    return Json({**about.head, "choices": choices, "usage": usage})
+
+
+class _About:
+    """What all parts of an answer have."""
+
+    def __init__(self, ask: Ask, served: Served, samples: int) -> None:
+        self.echo = ask.value("echo", bool, False)
+        self.logprobs = ask.fields.get("logprobs") is not None
+        self.served = served
+        self.head = {
+            "id": f"cmpl-{secrets.token_hex(12)}",
+            "object": "text_completion",
+            "created": int(time.time()),
+            "model": served.name,
+        }
+
+    def choice(self, index: int, prompt: str, text: str, finished: str | None, whole: Any) -> dict[str, Any]:
+        return {
+            "index": index,
+            "text": prompt + text if self.echo else text,
+            "finish_reason": None if finished is None else REASONS[finished],
+            "logprobs": self._logprobs(whole) if self.logprobs and whole is not None else None,
+        }
+
+    def _logprobs(self, whole: Any) -> dict[str, Any]:
+        tokenizer = self.served.predictor.tokenizer
+        tokens = tokenizer.decode_batch([[id] for id in whole.ids])
+        offsets = [*itertools.accumulate(map(len, tokens), initial=0)][:-1]
+        return {
+            "tokens": tokens,
+            "token_logprobs": [*whole.token_scores],
+            "top_logprobs": None,
+            "text_offset": offsets,
+        }
+
+
+async def _events(
+    about: _About, prompt: str, first: Written, texts: AsyncIterator[Written]
+) -> AsyncIterator[bytes]:
+    def event(text: str, finished: str | None) -> bytes:
+        choice = {"index": 0, "text": text, "finish_reason": finished, "logprobs": None}
+        return b"data: " + orjson.dumps({**about.head, "choices": [choice]}) + b"\n\n"
+
+    async def all_of_it() -> AsyncIterator[Written]:
+        yield first
+        async for each in texts:
+            yield each
+
+    try:
+        if about.echo:
+            yield event(prompt, None)
+        async for written in all_of_it():
+            if written.text:
+                yield event(written.text, None)
+            if written.whole is not None:
+                yield event("", REASONS[written.whole.finished])
+        yield b"data: [DONE]\n\n"
+    except Exception as error:  # the answer has begun: it can only be told in it
+        LOG.warning("a stream ended early: %s", type(error).__name__)
+        yield b"data: " + orjson.dumps(_shape(str(error), 503)) + b"\n\n"
+
+
+def _model(ask: Ask, task: str) -> Served:
+    """By its name; where only one serves the task, by any: clients have names of their own in their code."""
+    name = ask.value("model", str)
+    fitting = [each for each in ask.service.models if each.task == task]
+    if len(fitting) == 1:
+        return fitting[0]
+    try:
+        return ask.service.models.named(name, [task])
+    except LookupError as error:
+        raise RefusedError(str(error.args[0]), 404) from error
+
+
+async def models(ask: Ask) -> Response:
+    data = [
+        {"id": each.name, "object": "model", "created": int(max(each.stamp, default=0)), "owned_by": "regard"}
+        for each in ask.service.models
+    ]
+    return Json({"object": "list", "data": data})
+
+
+async def model(ask: Ask) -> Response:
+    name = ask.request.path_params["name"]
+    for each in ask.service.models:
+        if each.name == name:
+            created = int(max(each.stamp, default=0))
+            return Json({"id": each.name, "object": "model", "created": created, "owned_by": "regard"})
+    raise RefusedError(f"no model {name!r:.60}", 404)
+
+
+def _shape(why: str, status: int) -> dict[str, Any]:
+    kind = TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
+    return {"error": {"message": why, "type": kind, "param": None, "code": None}}
+
+
+OPENAI = Door(
+    "openai",
+    _shape,
+    [
+        Way("POST", "/v1/embeddings", embeddings),
+        Way("POST", "/v1/completions", completions),
+        Way("GET", "/v1/models", models),
+        Way("GET", "/v1/models/{name}", model),
+    ],
+)

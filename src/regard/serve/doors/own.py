@@ -1,0 +1,111 @@
+"""regard's own door: everything that the Python API returns."""
+
+from typing import Any
+
+from starlette.responses import Response
+
+from regard.serve.asking import Ask, Json
+from regard.serve.doors import Door, Way
+from regard.serve.service import RefusedError
+
+
+async def translate(ask: Ask) -> Response:
+    texts, several = ask.texts("texts")
+    name, source, target = (ask.value(key, str) for key in ("model", "source", "target"))
+    models = ask.service.models
+    served = models.pair(source, target) if name is None and target else models.named(name, ["translate"])
+    decoding = {
+        "beam": ask.whole("beam", served.predictor.decoding.beam, 16),
+        "n_best": ask.whole("n_best", 1, ask.service.limits.alternatives),
+        "length_penalty": ask.value("length_penalty", float),
+    }
+    found = await ask.service.translate(
+        served,
+        ask.caller,
+        texts,
+        to=target,
+        decoding=decoding,
+        align=ask.value("align", bool, False),
+        split=ask.value("split", str, "auto"),
+        suppressed=tuple(ask.texts("suppressed", needed=False)[0]),
+    )
+    return _results(served.name, [each.to_dict() for each in found], several)
+
+
+async def classify(ask: Ask) -> Response:
+    texts, several = ask.texts("texts")
+    seconds, _ = ask.texts("seconds", needed=False)
+    if seconds and len(seconds) != len(texts):
+        raise RefusedError(f"{len(seconds)} seconds for {len(texts)} texts: give one for each")
+    served = ask.service.models.named(ask.value("model", str), ["classify"])
+    lists = (texts, seconds) if seconds else (texts,)
+    found = await ask.service.read(served, ask.caller, "classify", *lists, too_long=_too_long(ask, "cut"))
+    return _results(served.name, [each.to_dict() for each in found], several)
+
+
+async def tag(ask: Ask) -> Response:
+    value = ask.fields.get("texts")
+    if isinstance(value, list) and value and all(isinstance(each, list) for each in value):
+        words = [word for each in value for word in each]
+        if not all(isinstance(word, str) for word in words):
+            raise RefusedError("texts should be texts, or lists of words")
+        ask.check_texts([" ".join(each) for each in value])
+        sentences: list[Any] = [tuple(each) for each in value]
+        several = True
+    else:
+        sentences, several = ask.texts("texts")
+    served = ask.service.models.named(ask.value("model", str), ["tag"])
+    found = await ask.service.read(served, ask.caller, "tag", sentences)
+    return _results(served.name, [each.to_dict() for each in found], several)
+
+
+async def answer(ask: Ask) -> Response:
+    questions, several = ask.texts("questions")
+    contexts, _ = ask.texts("contexts")
+    contexts = contexts * len(questions) if len(contexts) == 1 else contexts
+    if len(contexts) != len(questions):
+        raise RefusedError(f"{len(contexts)} contexts for {len(questions)} questions: give one for each")
+    ask.check_texts([*questions, *contexts])
+    served = ask.service.models.named(ask.value("model", str), ["answer"])
+    most = ask.whole("n_best", 5, 20)
+    found = await ask.service.read(served, ask.caller, "answer", questions, contexts, n_best=most)
+    return _results(served.name, [each.to_dict() for each in found], several)
+
+
+async def embed(ask: Ask) -> Response:
+    texts, several = ask.texts("texts")
+    served = ask.service.models.named(ask.value("model", str), ["embed"])
+    found = await ask.service.read(served, ask.caller, "embed", texts, too_long=_too_long(ask, "windows"))
+    return _results(served.name, [{"vector": each} for each in found], several)
+
+
+async def fill(ask: Ask) -> Response:
+    texts, several = ask.texts("texts")
+    served = ask.service.models.named(ask.value("model", str), ["pretrain"])
+    found = await ask.service.read(served, ask.caller, "fill", texts, top=ask.whole("top", 5, 100))
+    return _results(served.name, [each.to_dict() for each in found], several)
+
+
+def _too_long(ask: Ask, default: str) -> str:
+    value: str = ask.value("too_long", str, default)
+    if value not in ("cut", "windows", "error"):
+        raise RefusedError(f"too_long={value!r:.40} is none of cut, windows, error")
+    return value
+
+
+def _results(model: str, results: list[dict[str, Any]], several: bool) -> Response:
+    return Json({"model": model, "results": results} if several else {"model": model, "result": results[0]})
+
+
+OWN = Door(
+    "regard",
+    lambda why, status: {"error": why, "status": status},
+    [
+        Way("POST", "/v1/translate", translate),
+        Way("POST", "/v1/classify", classify),
+        Way("POST", "/v1/tag", tag),
+        Way("POST", "/v1/answer", answer),
+        Way("POST", "/v1/embed", embed),
+        Way("POST", "/v1/fill", fill),
+    ],
+)

@@ -1,0 +1,104 @@
+"""The threads of a model: they take what is waiting for it, as much as fits, and answer each caller.
+
+    Lane           reads texts (embed, classify, tag, answer, fill): all that waits goes through in one pass
+    Translating    writes translations: sentences join while others are being written, and leave when done
+    Writing        continues prompts: a new one begins while others are being written
+
+What a text gives does not hang on its company, but for rounding.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from regard.serve.limits import Limits
+from regard.serve.line import Line, Work
+from regard.serve.metrics import Metrics
+
+LOG = logging.getLogger("regard.serve")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a `Lane` does: a method of the predictor, on parallel lists, one result for each."""
+
+    method: str
+    lists: tuple[Sequence[Any], ...]
+    settings: tuple[tuple[str, Hashable], ...] = ()
+
+    @property
+    def kind(self) -> Hashable:
+        return self.method, len(self.lists), self.settings
+
+
+class Lane:
+    """One thread: a pass uses all cores by itself."""
+
+    def __init__(
+        self, predictor: Any, name: str, limits: Limits, metrics: Metrics, *, threads: int = 1
+    ) -> None:
+        self.predictor, self.name, self.metrics = predictor, name, metrics
+        self._cores = torch.get_num_threads() // threads
+        self.line = Line(limits.waiting, limits.tokens)
+        self.budget = 65_536 if predictor.device.type == "cuda" else 4096
+        self._threads = [
+            threading.Thread(target=self._begin, name=f"regard-{name}-{number}", daemon=True)
+            for number in range(threads)
+        ]
+
+    def start(self) -> None:
+        for each in self._threads:
+            each.start()
+
+    def close(self, seconds: float) -> None:
+        """Takes no more, and ends when what it has is done, or after so much time."""
+        self.line.close()
+        until = time.monotonic() + seconds
+        for each in self._threads:
+            if each.is_alive():
+                each.join(max(0.0, until - time.monotonic()))
+
+    def _begin(self) -> None:
+        torch.set_num_threads(self._cores)  # a thread has its own number
+        self._run()
+
+    def _run(self) -> None:
+        while works := self.line.take(self.budget):
+            began = time.monotonic()
+            self.metrics.took(self.name, works, began)
+            try:
+                self._answer(works)
+            except BaseException as error:
+                LOG.exception("model %s: a batch failed", self.name)
+                for work in works:
+                    work.fail(error)
+            finally:
+                self.line.done(works, time.monotonic() - began)
+
+    def _answer(self, works: list[Work]) -> None:
+        try:
+            results = self._read([work.asked for work in works])
+        except Exception as error:
+            if len(works) == 1:
+                works[0].fail(error)
+                return
+            for work in works:  # the others are not to suffer for what is wrong with one
+                self._answer([work])
+            return
+        for work, result in zip(works, results, strict=True):
+            work.give(result)
+
+    def _read(self, asked: list[Reading]) -> list[list[Any]]:
+        first = asked[0]
+        lists = [[item for each in asked for item in each.lists[place]] for place in range(len(first.lists))]
+        found = getattr(self.predictor, first.method)(*lists, **dict(first.settings))
+        results, place = [], 0
+        for each in asked:
+            results.append([*found[place : place + len(each.lists[0])]])
+            place += len(each.lists[0])
+        return results

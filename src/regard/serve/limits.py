@@ -1,0 +1,30 @@
+"""What a service takes, and what it refuses; all of it can be set, and is safe as it stands."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    body: int = 2_000_000
+    """Bytes of a request."""
+    texts: int = 256
+    """Texts of a request."""
+    characters: int = 100_000
+    """Characters of a request, all its texts together."""
+    waiting: int = 512
+    """Requests that wait for one model; more are told to come back later (429)."""
+    tokens: int = 262_144
+    """Tokens, about, that wait for one model or are being worked on."""
+    seconds: float = 30.0
+    """A request that is not answered by then is given up (503)."""
+    alternatives: int = 8
+    """Translations, or texts behind a prompt, of one request."""
+    max_tokens: int = 2048
+    """That may follow a prompt."""
+    connections: int = 2048
+    """Open at a time; more are told to come back later (503)."""
+
+    def __post_init__(self) -> None:
+        for name in self.__dataclass_fields__:
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name}={getattr(self, name)} must be greater than 0")

@@ -1,0 +1,123 @@
+"""The process: uvicorn around the application, signals, and logs without anyone's text."""
+
+import json
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from rich.console import Console
+
+from regard.config import ConfigError
+from regard.serve.app import build_app
+from regard.serve.limits import Limits
+from regard.serve.models import Named
+from regard.serve.service import Service
+from regard.tasks.base.faster import Precision
+
+LOG = logging.getLogger("regard.serve")
+FIELDS = ("door", "path", "status", "seconds")
+"""What the line of a request has."""
+
+
+class _Lines(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {"time": round(record.created, 3), "level": record.levelname.lower()}
+        line["event"] = record.getMessage()
+        line |= {key: getattr(record, key) for key in FIELDS if hasattr(record, key)}
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def read_keys(path: Path | None) -> list[str]:
+    """One a line; lines that begin with # are none."""
+    if path is None:
+        return []
+    keys = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    keys = [key for key in keys if key and not key.startswith("#")]
+    if not keys:
+        raise ConfigError(f"{path}: no keys; write one a line")
+    return keys
+
+
+def run(
+    models: Sequence[str],
+    *,
+    host: str,
+    port: int,
+    limits: Limits,
+    keys: Path | None,
+    origins: Sequence[str],
+    device: str,
+    precision: Precision | None,
+    warm: bool,
+    quiet: bool,
+    console: Console,
+    tls: dict[str, Any],
+) -> None:
+    """Until it is told to end (SIGTERM, SIGINT): then no more is taken, and what is under way is finished.
+    SIGHUP opens models whose files have changed."""
+    allowed = read_keys(keys)
+    named = [Named.of(each) for each in models]
+    doubles = {each.name for each in named if sum(other.name == each.name for other in named) > 1}
+    if doubles:
+        raise ConfigError(f"two models are called {min(doubles)!r}: name them, as NAME=FOLDER")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Lines())
+    LOG.addHandler(handler)
+    LOG.setLevel(logging.WARNING if quiet else logging.INFO)
+    service = Service(named, limits=limits, device=device, precision=precision)
+    if warm:
+        service.warm()
+    app = build_app(lambda: service, keys=allowed, origins=origins)
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        limit_concurrency=limits.connections,
+        timeout_graceful_shutdown=round(limits.seconds) + 5,
+        timeout_keep_alive=30,
+        **tls,
+    )
+    server = _Server(config, service, console)
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=_reload, args=(service,)).start())
+    server.run()
+    service.close()
+
+
+def _reload(service: Service) -> None:
+    try:
+        LOG.info("reloaded: %s", ", ".join(service.reload()) or "nothing has changed")
+    except Exception:
+        LOG.exception("a model could not be opened again; the old one goes on")
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, service: Service, console: Console) -> None:
+        super().__init__(config)
+        self._service, self._console = service, console
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            scheme = "https" if self.config.is_ssl else "http"
+            port = self.servers[0].sockets[0].getsockname()[1]
+            names = ", ".join(f"{each.name} ({each.task})" for each in self._service.models)
+            self._console.print(f"serving {names}", highlight=False, markup=False, soft_wrap=True)
+            address = f"{scheme}://{self.config.host}:{port}/"
+            self._console.print(address, highlight=False, markup=False, soft_wrap=True)
+
+    async def shutdown(self, sockets: Any = None) -> None:
+        self._service.ready = False
+        await super().shutdown(sockets)

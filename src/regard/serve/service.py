@@ -1,0 +1,179 @@
+"""What doors ask: a model does something with texts, together with whatever else is waiting for it."""
+
+import asyncio
+import time
+import warnings
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from regard.decode import DecodeConfig
+from regard.serve.lanes import Reading
+from regard.serve.limits import Limits
+from regard.serve.line import LateError, Work
+from regard.serve.metrics import Metrics
+from regard.serve.models import Models, Named, Served, serve, stamp_of
+from regard.serve.translating import Translating
+from regard.serve.writing import Writing
+from regard.tasks.base.faster import Precision
+from regard.tasks.base.reading import ReadingWarning
+from regard.tasks.language.continuation import GenerationWarning, Written
+from regard.tasks.translation.result import Translation, TranslationWarning
+
+LETTERS = 3
+"""Characters of a token, about, at the least."""
+METHODS = {"embed": "embed", "classify": "classify", "tag": "tag", "answer": "answer", "pretrain": "fill"}
+"""What predictors that read are asked, by task."""
+LEAVING = 20.0
+"""Seconds for what is under way when a model is replaced."""
+
+
+class RefusedError(Exception):
+    """A request that cannot be served; the message says what would be."""
+
+    def __init__(self, why: str, status: int = 400) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class Service:
+    def __init__(
+        self,
+        named: Sequence[Named],
+        *,
+        limits: Limits | None = None,
+        device: str = "auto",
+        precision: Precision | None = None,
+    ) -> None:
+        for each in (ReadingWarning, GenerationWarning, TranslationWarning):
+            warnings.simplefilter("ignore", each)  # requests are told by their answers
+        self.limits, self.metrics = limits or Limits(), Metrics()
+        self._device, self._precision = device, precision
+        self._named = {each.name: each for each in named}
+        self.models = Models([self._serve(each) for each in named])
+        self.ready = True
+
+    def _serve(self, named: Named) -> Served:
+        return serve(named, self.limits, self.metrics, self._device, self._precision)
+
+    def warm(self) -> None:
+        """One small request to each model, so that the first caller does not wait for what is made once."""
+        works = [self._greeting(each) for each in self.models]
+        for served, work in zip(self.models, works, strict=True):
+            served.lane.line.put(work)
+        for work in works:
+            with suppress(Exception):  # what is wrong with a model is told to those who ask it
+                work.answer.result(timeout=600)
+
+    def _greeting(self, served: Served) -> Work:
+        words = ("warm",)
+        asked: Any = Reading(METHODS.get(served.task, "embed"), (words,))
+        match served.task:
+            case "translate":
+                to = next(iter(served.predictor.languages), None)
+                asked = Translating(words, to, served.predictor.options())
+            case "language":
+                asked = Writing(words[0], (("max_tokens", 4),))
+            case "answer":
+                asked = Reading("answer", (words, words))
+            case "pretrain":
+                asked = Reading("fill", (("[MASK]",),))
+        return Work(asked, None, 8, "", time.monotonic() + 600)
+
+    def reload(self) -> list[str]:
+        """Models whose files have changed are opened beside the old ones, which finish what they have."""
+        changed = [each for each in self.models if each.stamp != stamp_of(Path(each.folder))]
+        for each in changed:
+            before = self.models.swap(self._serve(self._named[each.name]))
+            before.lane.close(LEAVING)
+        return [each.name for each in changed]
+
+    def close(self, seconds: float = LEAVING) -> None:
+        self.ready = False
+        for each in self.models:
+            each.lane.close(seconds)
+
+    async def read(
+        self, served: Served, caller: str, method: str, *lists: Sequence[Any], **settings: Any
+    ) -> list[Any]:
+        """A method of the predictor on parallel lists: one result for each."""
+        asked = Reading(method, lists, tuple(sorted(settings.items())))
+        cost = sum(_tokens(item) for items in lists for item in items)
+        return await self._ask(served, Work(asked, asked.kind, cost, caller, self._deadline()))
+
+    async def translate(
+        self,
+        served: Served,
+        caller: str,
+        texts: Sequence[str],
+        *,
+        to: str | None = None,
+        decoding: dict[str, Any] | None = None,
+        **settings: Any,
+    ) -> list[Translation]:
+        """`settings` are those of `Translator.translate`: align, split, suppressed, too_long."""
+        predictor = served.predictor
+        own: DecodeConfig = predictor.decoding
+        given = {key: value for key, value in (decoding or {}).items() if value is not None}
+        if given.get("n_best", 1) > given.get("beam", own.beam):
+            given["beam"] = given["n_best"]
+        try:
+            options = predictor.options(replace(own, **given) if given else None, **settings)
+            to = to if predictor.languages else None
+            predictor.languages_of(to, 1)
+        except (ValueError, TypeError) as error:
+            raise RefusedError(str(error)) from error
+        asked = Translating(tuple(texts), to, options)
+        cost = sum(map(_tokens, texts)) * options.decoding.width
+        return await self._ask(served, Work(asked, options, cost, caller, self._deadline()))
+
+    async def generate(
+        self, served: Served, caller: str, prompt: str, *, key: int = 0, **settings: Any
+    ) -> list[Any]:
+        return await self._ask(served, self._writing(prompt, caller, key, settings))
+
+    async def stream(
+        self, served: Served, caller: str, prompt: str, *, key: int = 0, **settings: Any
+    ) -> AsyncIterator[Written]:
+        """Tokens as they come."""
+        loop, queue = asyncio.get_running_loop(), asyncio.Queue[Written | None]()
+        work = self._writing(prompt, caller, key, settings)
+        work.tell = lambda written: _soon(loop, queue.put_nowait, written)
+        work.answer.add_done_callback(lambda _: _soon(loop, queue.put_nowait, None))
+        served.lane.line.put(work)
+        try:
+            while (written := await queue.get()) is not None:
+                yield written
+            work.answer.result()
+        finally:
+            work.answer.cancel()
+
+    def _writing(self, prompt: str, caller: str, key: int, settings: dict[str, Any]) -> Work:
+        own = tuple(sorted(settings.items()))
+        follow = settings.get("max_tokens") or 16
+        cost = (_tokens(prompt) + follow) * settings.get("samples", 1)
+        return Work(Writing(prompt, own, key), own, cost, caller, self._deadline())
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self.limits.seconds
+
+    async def _ask(self, served: Served, work: Work) -> list[Any]:
+        served.lane.line.put(work)
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(work.answer), self.limits.seconds)
+        except TimeoutError:
+            raise LateError(f"not answered within {self.limits.seconds:g} s") from None
+        finally:
+            work.answer.cancel()  # a caller that has hung up is dropped from its batch
+
+
+def _tokens(item: Any) -> int:
+    return (len(item) if isinstance(item, str) else sum(map(len, item))) // LETTERS + 2
+
+
+def _soon(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *values: Any) -> None:
+    """On the loop's own thread; a loop that has ended needs nothing."""
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(call, *values)
