@@ -173,7 +173,7 @@ def test_modules_stay_in_the_folder(folder, path):
 @pytest.mark.parametrize(
     ("facts", "message"),
     [
-        ({"activation_function": "torch.nn.modules.linear.Identity"}, "Identity"),
+        ({"activation_function": "torch.nn.modules.activation.Sigmoid"}, "Sigmoid"),
         ({"activation_function": "os.system"}, "os.system"),
         ({"out_features": 0}, "out_features=0"),
         ({"use_residual": True}, "use_residual"),

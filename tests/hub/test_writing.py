@@ -1,20 +1,27 @@
 """What is written opens in transformers and in sentence-transformers, and says the same."""
 
+import io
 import json
 from dataclasses import replace
 
 import pytest
 import torch
+from rich.console import Console
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
 from regard.config import from_dict, to_dict
+from regard.deploy.exchange import export_model, import_model
 from regard.hub import Checkpoint, HubError, HubWarning, read_folder, write_folder
 from regard.hub.files import write_tensors
+from regard.hub.folder import head_kind
 from regard.models import Headed, HeadedConfig
 from regard.settings.models import ClassifyConfig, EmbedConfig, MaskedConfig, PoolConfig, TagConfig
 from regard.settings.network import RecurrentConfig
 from regard.settings.presets import ENCODERS
+from regard.tasks.classification.classifier import Classifier
+from regard.tasks.load import load
+from regard.tasks.run import fit
 from regard.text import Tokenizer, TokenizerConfig
 from tests.hub.toys import CASES, PAIRS, TEXTS, batch, build, headed, save, scores_of, toy
 
@@ -134,6 +141,58 @@ def test_sentence_transformers_gives_the_same_vectors(st, tmp_path, head):
     assert all(torch.equal(theirs.weights[name], checkpoint.weights[name]) for name in theirs.weights)
 
 
+SCORED = [
+    ("bert", ClassifyConfig(labels=3, pool=PoolConfig(kind="mean"), dropout=0.3)),
+    ("bert", ClassifyConfig(labels=3, pool=PoolConfig(kind="first"))),
+    ("bert", ClassifyConfig(labels=3, pool=PoolConfig(kind="max"), inner="relu")),
+    ("bert", ClassifyConfig(labels=3, pool=PoolConfig(kind="first"), inner="tanh")),
+    ("roberta", ClassifyConfig(labels=3, pool=PoolConfig(kind="mean"))),
+    ("roberta", ClassifyConfig(labels=3, pool=PoolConfig(kind="first"))),
+    ("distilbert", ClassifyConfig(labels=3, pool=PoolConfig(kind="mean"), inner="relu")),
+    ("distilbert", ClassifyConfig(labels=3, pool=PoolConfig(kind="last"))),
+]
+
+
+@pytest.mark.parametrize(("family", "head"), SCORED, ids=lambda value: getattr(value, "inner", value))
+def test_a_classifier_that_pools_otherwise_gives_the_same_scores_in_sentence_transformers(
+    hf, st, tmp_path, family, head
+):
+    body = read_folder(toy(hf, tmp_path / "body", family))
+    config = replace(body.config, head=head)
+    model = Headed(config)
+    own = dict(model.named_parameters())
+    weights = {**{name: own[name].detach() for name in own}, **body.weights}
+    weights = {name: weights[name] for name in own}
+    checkpoint = replace(body, config=config, weights=weights, labels=("x", "y", "z"), problem="multi")
+    write_folder(checkpoint, tmp_path / "out")
+    _, packed, layout = batch(checkpoint.tokenizer.encode_batch(TEXTS, template="cls"), pad=0)
+    there = st.SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(TEXTS, convert_to_tensor=True)
+    assert_close(headed(checkpoint)(packed, layout), there.cpu(), **TIGHT)
+    again = read_folder(tmp_path / "out")
+    assert again.config.head == head
+    assert (again.labels, again.problem) == (("x", "y", "z"), "multi")
+    assert head_kind(tmp_path / "out") == "classify"
+    assert all(torch.equal(again.weights[name], weights[name]) for name in weights)
+    st.SentenceTransformer(str(tmp_path / "out"), device="cpu").save(str(tmp_path / "theirs"))
+    assert read_folder(tmp_path / "theirs").config.head == head
+
+
+def test_a_projection_without_an_activation_is_no_classifier(tmp_path):
+    """Unless config.json has a problem for it to solve."""
+    checkpoint = own(ClassifyConfig(labels=3, pool=PoolConfig(kind="mean")), trained("wordpiece"))
+    write_folder(checkpoint, tmp_path / "out")
+    path = tmp_path / "out" / "config.json"
+    facts = json.loads(path.read_text())
+    path.write_text(json.dumps({key: value for key, value in facts.items() if key != "problem_type"}))
+    with pytest.raises(
+        HubError, match="only one with tanh is known; or, of a classifier with a problem_type"
+    ):
+        read_folder(tmp_path / "out")
+    path.write_text(json.dumps({**facts, "id2label": {"0": "x", "1": "y"}}))
+    with pytest.raises(HubError, match="names for 2 labels, but there are 3 scores"):
+        read_folder(tmp_path / "out")
+
+
 def test_weights_are_written_in_float32(hf, tmp_path):
     checkpoint = own(EmbedConfig(), trained("wordpiece"))
     half = {name: weight.bfloat16() for name, weight in checkpoint.weights.items()}
@@ -174,7 +233,6 @@ def changed(checkpoint: Checkpoint, path: str, value) -> Checkpoint:
         ("encoder.embedding.normed", False, "embedding.normed=false"),
         ("encoder.embedding.segments", 0, "encoder.pooler=true"),
         ("encoder.body", to_dict(RecurrentConfig()), "body.kind='recurrent'"),
-        ("head.pool.kind", "mean", "head.pool.kind='mean'"),
         ("head.pool.kind", "attention", "head.pool.kind='attention'"),
         ("head.inner", "tanh", "head.inner='tanh'"),
     ],
@@ -182,7 +240,7 @@ def changed(checkpoint: Checkpoint, path: str, value) -> Checkpoint:
 def test_a_shape_that_no_family_has_is_refused_by_name(tmp_path, path, value, named):
     head = ClassifyConfig(pool=PoolConfig(kind="pooler"))
     checkpoint = changed(own(head, trained("wordpiece"), pooler=True), path, value)
-    with pytest.raises(HubError, match=named):
+    with pytest.raises(HubError, match=f"{named}.*: train .*or keep the model"):
         write_folder(checkpoint, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
@@ -197,7 +255,7 @@ def test_a_shape_that_no_family_has_is_refused_by_name(tmp_path, path, value, na
     ],
 )
 def test_a_head_that_no_family_has_is_refused_by_name(tmp_path, head, named):
-    with pytest.raises(HubError, match=named):
+    with pytest.raises(HubError, match=f"{named}.*: train with .*or keep the model"):
         write_folder(own(head, trained("wordpiece")), tmp_path / "out")
 
 
@@ -250,3 +308,28 @@ def test_an_output_matrix_of_its_own_stays_one(hf, tmp_path):
     padded, packed, layout = batch(checkpoint.tokenizer.encode_batch(TEXTS, template="cls"), pad=0)
     expected = layout.from_grid(model(**padded).logits)
     assert_close(headed(checkpoint)(packed, layout), expected, **TIGHT)
+
+
+def test_an_export_says_what_reads_it(st, tmp_path):
+    """From a training to scores elsewhere, and back by `regard import`."""
+    data = "".join(f"{'good' if number % 2 else 'bad'} film {number}\t{number % 2}\n" for number in range(40))
+    (tmp_path / "films.tsv").write_text(f"text\tlabel\n{data}")
+    plain = {
+        "task": "classify",
+        "data": {"train": str(tmp_path / "films.tsv")},
+        "model": {"preset": "tiny", "layers": 1, "positions": "learned"},
+        "head": {"pool": "mean"},
+        "train": {"steps": 3},
+    }
+    quiet, said = Console(quiet=True), io.StringIO()
+    fit(plain, out=tmp_path / "model", check=False, device="cpu", console=quiet)
+    export_model(tmp_path / "model", tmp_path / "out", console=Console(file=said, width=400))
+    assert "SentenceTransformer(" in said.getvalue()
+    assert "train with head.pool=pooler" in said.getvalue()
+    import_model(tmp_path / "out", tmp_path / "back", console=quiet)
+    texts = ["good film 3", "a bad one"]
+    there = st.SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(texts)
+    for folder in ("model", "out", "back"):
+        classifier = load(tmp_path / folder, Classifier, device="cpu")
+        assert classifier.labels == ("0", "1")
+        assert_close(torch.from_numpy(classifier.scores(texts)), torch.from_numpy(there), **TIGHT)

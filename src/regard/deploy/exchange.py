@@ -9,8 +9,9 @@ from regard.deploy.export import export
 from regard.deploy.folder import Precision
 from regard.deploy.onnx_export import export_onnx
 from regard.hub import is_decoder, is_foreign, read_decoder, read_folder, write_folder
+from regard.hub.sentences import MODULES
 from regard.tasks.base.encoders import open_encoder, save_checkpoint
-from regard.tasks.base.folder import FolderError
+from regard.tasks.base.folder import FolderError, read_json
 from regard.tasks.base.task import Export
 from regard.tasks.base.terminal import say
 from regard.tasks.language.start import open_language, save_language
@@ -78,6 +79,14 @@ def export_model(
         case "hf":
             write_folder(open_encoder(model) if task.heads else open_language(model), out)
             say(console, f"{out}: written, read back, every weight equal")
+            if "classify" in task.heads and (out / MODULES).exists():
+                own = read_json(out / "config.json").get("model_type") == "bert"
+                other = "; for BertForSequenceClassification, train with head.pool=pooler" if own else ""
+                say(
+                    console,
+                    "it pools as no classifier of transformers does, so sentence-transformers reads it: "
+                    f"SentenceTransformer({str(out)!r}).encode(texts) are the scores of the labels{other}",
+                )
 
 
 def _texts(file: Path) -> list[str]:

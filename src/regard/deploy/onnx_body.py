@@ -43,7 +43,8 @@ def check_config(side: str, config: EncoderConfig | DecoderConfig) -> None:
     if config.body.attention.scored:
         raise ConfigError(
             f"{side}.body.attention.score={config.body.attention.score!r}: not exported to ONNX, which "
-            "has the scaled dot product only here; use the model's own folder"
+            "has the scaled dot product only here; train with model.score=scaled, or use the model's own "
+            "folder"
         )
 
 

@@ -85,13 +85,36 @@ def check_decoder(config: DecoderConfig) -> TransformerConfig:
     """An error names the setting that GPT-2's family does not have."""
     body, embedding = check_body(config), config.embedding
     norm, inner = body.norm, body.feed_forward
-    require(not embedding.normed, "embedding.normed=true", "GPT-2 does not normalise the sum")
-    require(embedding.segments == 0, f"embedding.segments={embedding.segments}", "GPT-2 has none")
     first = config.positions.first
-    require(first == 0, f"positions.first={first}", "GPT-2 counts positions from 0")
-    require(norm.place == "pre", f"norm.place={norm.place!r}", "GPT-2's is pre")
-    require(body.final_norm is not False, "body.final_norm=false", "GPT-2 has one")
-    require(not config.head_bias, "head_bias=true", "GPT-2's output has none")
+    for holds, setting, rule, remedy in (
+        (
+            not embedding.normed,
+            "embedding.normed=true",
+            "GPT-2 does not normalise the sum",
+            "decoder.embedding.normed=false",
+        ),
+        (
+            embedding.segments == 0,
+            f"embedding.segments={embedding.segments}",
+            "GPT-2 has none",
+            "decoder.embedding.segments=0",
+        ),
+        (
+            first == 0,
+            f"positions.first={first}",
+            "GPT-2 counts positions from 0",
+            "decoder.positions.first=0",
+        ),
+        (norm.place == "pre", f"norm.place={norm.place!r}", "GPT-2's is pre", "norm=pre"),
+        (
+            body.final_norm is not False,
+            "body.final_norm=false",
+            "GPT-2 has one",
+            "decoder.body.final_norm=true",
+        ),
+        (not config.head_bias, "head_bias=true", "GPT-2's output has none", "decoder.head_bias=false"),
+    ):
+        require(holds, setting, rule, f"train with model.{remedy}")
     if inner.dropout:
         warnings.warn(
             f"feed_forward.dropout={inner.dropout} has no place in the folder", HubWarning, stacklevel=4

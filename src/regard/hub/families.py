@@ -8,6 +8,9 @@ from importlib.resources import files
 from typing import NamedTuple
 
 DENSE = "dense/"
+CLASSIFIERS = {"bert": ("pooler", "none"), "roberta": ("first", "tanh"), "distilbert": ("first", "relu")}
+"""How a classifier of each family pools, and what its inner layer is. Others are modules of
+sentence-transformers around the body: their names are those of the head `scored`."""
 """Before the names of tensors of a sentence-transformers Dense module, which has a file of its own."""
 
 

@@ -31,7 +31,7 @@ from regard.hub.files import (
     write_json,
     write_tensors,
 )
-from regard.hub.reading import Facts, Problem, read_encoder, read_head, read_problem
+from regard.hub.reading import Facts, Problem, read_encoder, read_head, read_problem, read_scored
 from regard.hub.sentences import MODULES, read_sentences, write_sentences
 from regard.hub.tokens import has_tokenizer, read_tokenizer, write_tokenizer
 from regard.hub.weights import canonical, check_layers, read_weights, warn_left_out, write_names
@@ -125,7 +125,9 @@ def read_folder(folder: Path) -> Checkpoint:
     file, tensors = _tensors(root, facts)
     head: HeadConfig
     labels: tuple[str, ...]
-    if sentences and sentences.head:
+    if sentences and isinstance(sentences.head, ClassifyConfig):
+        head, labels = read_scored(sentences.head, facts)
+    elif sentences and sentences.head:
         head, labels = sentences.head, ()
     else:
         head, labels = read_head(facts.kind(tensors), facts, tensors)
@@ -242,8 +244,9 @@ def _write(checkpoint: Checkpoint, folder: Path) -> None:
     )
     write_tensors(folder / WEIGHTS, model)
     write_tokenizer(folder, tokenizer, longest=checkpoint.longest, segments=encoder.embedding.segments > 1)
-    if isinstance(config.head, EmbedConfig):
-        write_sentences(folder, config.head, dense, d_model=encoder.d_model, longest=checkpoint.longest)
+    head = config.head
+    if isinstance(head, EmbedConfig) or (isinstance(head, ClassifyConfig) and dense):
+        write_sentences(folder, head, dense, d_model=encoder.d_model, longest=checkpoint.longest)
     _open_to_all(folder)
 
 

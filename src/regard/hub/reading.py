@@ -6,6 +6,7 @@ its details by the tensors that are there.
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -186,6 +187,17 @@ def read_head(kind: str, facts: Facts, tensors: Mapping[str, Tensor]) -> tuple[H
         raise
     except ValueError as error:
         raise HubError(f"{facts.path}: {error}") from error
+
+
+def read_scored(head: ClassifyConfig, facts: Facts) -> tuple[ClassifyConfig, tuple[str, ...]]:
+    """A head of sentence-transformers' modules, with the dropout and the names that config.json has."""
+    labels = _read_labels(facts, {})
+    if len(labels) != head.labels:
+        raise HubError(
+            f"{facts.path}: names for {len(labels)} labels, but there are {head.labels} scores; copy the "
+            "folder anew"
+        )
+    return replace(head, dropout=_head_dropout(facts)), labels
 
 
 def read_problem(facts: Facts, labels: int) -> Problem:

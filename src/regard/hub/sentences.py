@@ -5,6 +5,12 @@
     2_Dense             a dense layer, in a file of its own
     2_Normalize         nothing: vectors of length 1
 
+A classifier that pools as no class of transformers does is such a folder too: its "vectors" are the scores of
+the labels, whose names are in config.json.
+
+    2_Dense             the inner layer (tanh or relu), where there is one
+    3_Dense             the scores: a dense layer without an activation
+
 Modules are known by name; none is imported.
 """
 
@@ -28,21 +34,26 @@ from regard.hub.files import (
     write_json,
     write_tensors,
 )
-from regard.settings.models import EmbedConfig, PoolConfig
+from regard.settings.models import ClassifyConfig, EmbedConfig, PoolConfig
 
+Inner = Literal["none", "tanh", "relu"]
 MODULES = "modules.json"
 _SETTINGS = "sentence_bert_config.json"
 _POOLS: dict[str, Literal["first", "mean", "max", "last"]] = TABLES["pooling"]["modes"]
 _FLAGS: dict[str, str] = TABLES["pooling"]["flags"]
 _KINDS = ("Transformer", "Pooling", "Dense", "Normalize")
-_TANH = ("torch.nn.modules.activation.Tanh", "torch.nn.Tanh")
+_ACTIVATIONS: dict[Inner, tuple[str, ...]] = {
+    "tanh": ("torch.nn.modules.activation.Tanh", "torch.nn.Tanh"),
+    "relu": ("torch.nn.modules.activation.ReLU", "torch.nn.ReLU"),
+    "none": ("torch.nn.modules.linear.Identity", "torch.nn.Identity"),
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sentences:
     root: Path
     """Where the model is: the folder itself or, in older ones, a folder in it."""
-    head: EmbedConfig | None
+    head: EmbedConfig | ClassifyConfig | None
     """None where nothing pools: a cross-encoder, whose head is the model's own."""
     dense: Mapping[str, Tensor]
     longest: int | None
@@ -56,30 +67,33 @@ def read_sentences(folder: Path) -> Sentences | None:
     path = folder / MODULES
     if not path.exists():
         return None
-    places = _read_modules(folder, path)
-    root = folder if places["Transformer"] is None else places["Transformer"]
+    kinds, places = _read_modules(folder, path)
+    root = places[0] or folder
     settings = read_table_if_there(root / _SETTINGS)
     longest = settings.get("max_seq_length")
     if longest is not None and (type(longest) is not int or longest < 1):
         raise HubError(f"{root / _SETTINGS}: max_seq_length={longest!r} must be a whole number from 1")
-    head: EmbedConfig | None = None
+    head: EmbedConfig | ClassifyConfig | None = None
     width: int | None = None
     dense: dict[str, Tensor] = {}
-    if "Pooling" in places:
-        pool, width = _read_pooling(places["Pooling"], folder)
-        project, dense = _read_dense(places["Dense"], folder) if "Dense" in places else (0, {})
-        head = EmbedConfig(pool=pool, project=project, normalised="Normalize" in places)
+    if "Pooling" in kinds:
+        pool, width = _read_pooling(places[1], folder)
+        layers = [
+            _read_dense(place, folder) for place, kind in zip(places, kinds, strict=True) if kind == "Dense"
+        ]
+        head, dense = _read_head(pool, layers, "Normalize" in kinds, root / "config.json", path)
     _warn_of_prompts(folder)
     lower = settings.get("do_lower_case") is True
     return Sentences(root=root, head=head, dense=dense, longest=longest, lower_case=lower, width=width)
 
 
-def _read_modules(folder: Path, path: Path) -> dict[str, Path | None]:
-    """The place of each module, by kind."""
+def _read_modules(folder: Path, path: Path) -> tuple[list[str], list[Path | None]]:
+    """The kind and the place of each module."""
     listed = read_json(path)
     if not isinstance(listed, list):
         raise HubError(f"{path}: {type(listed).__name__} instead of a list of modules; copy the folder anew")
-    places: dict[str, Path | None] = {}
+    kinds: list[str] = []
+    places: list[Path | None] = []
     for module in listed:
         kind = module.get("type") if isinstance(module, dict) else module
         name = str(kind).rpartition(".")[2]
@@ -88,15 +102,21 @@ def _read_modules(folder: Path, path: Path) -> dict[str, Path | None]:
                 f"{path}: module {kind!r:.80} is not known, only those of sentence_transformers named "
                 f"{', '.join(_KINDS)}: nothing of a folder is run here"
             )
-        places[name] = inside(folder, module["path"], path) if module.get("path") else None
-    kinds = [kind for kind in _KINDS if kind in places]
-    whole = kinds == list(places) and kinds[:1] == ["Transformer"] and len(kinds) == len(listed)
-    if not whole or (len(kinds) > 1 and kinds[1] != "Pooling"):
+        kinds.append(name)
+        places.append(inside(folder, module["path"], path) if module.get("path") else None)
+    order = [_KINDS.index(kind) for kind in kinds]
+    alone = all(kinds.count(kind) <= 1 for kind in _KINDS if kind != "Dense")
+    if (
+        kinds[:1] != ["Transformer"]
+        or kinds[1:2] not in ([], ["Pooling"])
+        or order != sorted(order)
+        or not alone
+    ):
         raise HubError(
-            f"{path}: modules {', '.join(places)}, but only Transformer, Pooling, Dense, Normalize in this "
-            "order are known, the last two where wanted, each once"
+            f"{path}: modules {', '.join(kinds)}, but only Transformer, Pooling, Dense, Normalize in this "
+            "order are known, the last two where wanted"
         )
-    return places
+    return kinds, places
 
 
 def _read_pooling(place: Path | None, folder: Path) -> tuple[PoolConfig, int | None]:
@@ -112,13 +132,42 @@ def _read_pooling(place: Path | None, folder: Path) -> tuple[PoolConfig, int | N
     return PoolConfig(kind=_POOLS[modes[0]]), width
 
 
-def _read_dense(place: Path | None, folder: Path) -> tuple[int, dict[str, Tensor]]:
+Layer = tuple[Inner, int, dict[str, Tensor]]
+"""A Dense module: its activation, its width, its tensors."""
+
+
+def _read_head(
+    pool: PoolConfig, layers: list[Layer], normalised: bool, config: Path, path: Path
+) -> tuple[EmbedConfig | ClassifyConfig, dict[str, Tensor]]:
+    """One that scores labels has a problem to solve."""
+    activations = [activation for activation, _, _ in layers]
+    if activations[-1:] == ["none"] and "problem_type" in read_table(config):
+        if normalised or len(layers) > 2 or (len(layers) == 2 and activations[0] == "none"):
+            raise HubError(
+                f"{path}: modules that no classifier here has behind its pool; copy the folder anew"
+            )
+        inner = activations[0] if len(layers) == 2 else "none"
+        names = ("inner", "output")[-len(layers) :]
+        named = zip(names, layers, strict=True)
+        dense = {f"{DENSE}{name}/{key}": each for name, layer in named for key, each in layer[2].items()}
+        return ClassifyConfig(labels=layers[-1][1], pool=pool, inner=inner), dense
+    if len(layers) > 1 or activations not in ([], ["tanh"]):
+        raise HubError(
+            f"{path}: Dense modules with {', '.join(activations)} as activations, but only one with tanh is "
+            "known; or, of a classifier with a problem_type in config.json, one without an activation"
+        )
+    project, tensors = (layers[0][1], layers[0][2]) if layers else (0, {})
+    dense = {DENSE + name: tensor for name, tensor in tensors.items()}
+    return EmbedConfig(pool=pool, project=project, normalised=normalised), dense
+
+
+def _read_dense(place: Path | None, folder: Path) -> Layer:
     if place is None:
         raise HubError(f"{folder / MODULES}: the Dense module has no path; copy the folder anew")
     path = place / "config.json"
     facts = read_table(path)
     only: dict[str, tuple[Any, ...]] = {
-        "activation_function": _TANH,
+        "activation_function": tuple(each for names in _ACTIVATIONS.values() for each in names),
         "module_input_name": ("sentence_embedding", None),
         "module_output_name": ("sentence_embedding", None),
         "use_residual": (False, None),
@@ -127,13 +176,15 @@ def _read_dense(place: Path | None, folder: Path) -> tuple[int, dict[str, Tensor
         value = facts.get(key, allowed[0])
         if value not in allowed:
             raise HubError(f"{path}: {key}={value!r:.60} is not supported, only {allowed[0]!r}")
+    named = facts.get("activation_function", _ACTIVATIONS["tanh"][0])
+    activation = next(kind for kind, names in _ACTIVATIONS.items() if named in names)
     width = facts.get("out_features")
     if type(width) is not int or width < 1:
         raise HubError(f"{path}: out_features={width!r} must be a whole number from 1")
     tensors = read_tensors(place)
     if facts.get("bias") is False and "linear.weight" in tensors:
         tensors["linear.bias"] = tensors["linear.weight"].new_zeros(width)
-    return width, {DENSE + name: tensor for name, tensor in tensors.items()}
+    return activation, width, tensors
 
 
 def _warn_of_prompts(folder: Path) -> None:
@@ -150,18 +201,26 @@ def _warn_of_prompts(folder: Path) -> None:
 
 
 def write_sentences(
-    folder: Path, head: EmbedConfig, dense: Mapping[str, Tensor], *, d_model: int, longest: int
+    folder: Path,
+    head: EmbedConfig | ClassifyConfig,
+    dense: Mapping[str, Tensor],
+    *,
+    d_model: int,
+    longest: int,
 ) -> None:
     pools: dict[str, str] = {ours: theirs for theirs, ours in _POOLS.items()}
     flags = {flag: mode == pools[head.pool.kind] for flag, mode in _FLAGS.items()}
     modules: list[tuple[str, str]] = [("Transformer", ""), ("Pooling", "1_Pooling")]
     _write(folder / "1_Pooling", {"word_embedding_dimension": d_model, **flags, "include_prompt": True})
-    if head.project:
-        modules.append(("Dense", "2_Dense"))
-        facts = {"in_features": d_model, "out_features": head.project, "bias": True}
-        _write(folder / "2_Dense", {**facts, "activation_function": _TANH[0]})
-        write_tensors(folder / "2_Dense" / "model.safetensors", dense)
-    if head.normalised:
+    for activation, name in _dense_layers(head):
+        place = f"{len(modules)}_Dense"
+        modules.append(("Dense", place))
+        own = {key.removeprefix(name): each for key, each in dense.items() if key.startswith(name)}
+        width = len(own["linear.bias"])
+        facts = {"in_features": d_model, "out_features": width, "bias": True}
+        _write(folder / place, {**facts, "activation_function": _ACTIVATIONS[activation][0]})
+        write_tensors(folder / place / "model.safetensors", own)
+    if isinstance(head, EmbedConfig) and head.normalised:
         modules.append(("Normalize", f"{len(modules)}_Normalize"))
         (folder / modules[-1][1]).mkdir()
     listed = [
@@ -171,6 +230,14 @@ def write_sentences(
     write_json(folder / MODULES, listed)
     write_json(folder / _SETTINGS, {"max_seq_length": longest, "do_lower_case": False})
     write_json(folder / "config_sentence_transformers.json", {"prompts": {}, "default_prompt_name": None})
+
+
+def _dense_layers(head: EmbedConfig | ClassifyConfig) -> list[tuple[Inner, str]]:
+    """The activation of each, and what the names of its tensors begin with."""
+    if isinstance(head, EmbedConfig):
+        return [("tanh", "")] if head.project else []
+    inner: list[tuple[Inner, str]] = [] if head.inner == "none" else [(head.inner, "inner/")]
+    return [*inner, ("none", "output/")]
 
 
 def _write(folder: Path, facts: Mapping[str, Any]) -> None:

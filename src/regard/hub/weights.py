@@ -8,11 +8,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from regard.hub.families import DENSE, Family
+from regard.hub.families import CLASSIFIERS, DENSE, Family
 from regard.hub.files import HubError, HubWarning, as_float32
 from regard.models.decoder import Decoder
 from regard.models.headed import Headed, HeadedConfig
-from regard.settings.models import DecoderConfig, MaskedConfig
+from regard.settings.models import ClassifyConfig, DecoderConfig, MaskedConfig
 
 
 def canonical(tensors: Mapping[str, Tensor], family: Family, where: Path, *, tied: bool) -> dict[str, Tensor]:
@@ -55,8 +55,14 @@ def shapes(config: HeadedConfig | DecoderConfig) -> dict[str, torch.Size]:
         return {name: parameter.shape for name, parameter in model.named_parameters()}
 
 
-def _head(config: HeadedConfig | DecoderConfig) -> str:
-    return "language" if isinstance(config, DecoderConfig) else config.head.kind
+def head_names(config: HeadedConfig | DecoderConfig, family: Family) -> str:
+    """The table that has the names of its head."""
+    if isinstance(config, DecoderConfig):
+        return "language"
+    head = config.head
+    if isinstance(head, ClassifyConfig) and (head.pool.kind, head.inner) != CLASSIFIERS[family.name]:
+        return "scored"
+    return head.kind
 
 
 def read_weights(
@@ -64,7 +70,7 @@ def read_weights(
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """All weights of a model of this shape, and the names of those that the folder does not have, which are
     at their first values (of a language model, none may be missing). `tensors` is emptied of what is used."""
-    kind = _head(config)
+    kind = head_names(config, family)
     wanted = shapes(config)
     missing = {
         name: absent
@@ -126,14 +132,14 @@ def warn_left_out(tensors: Iterable[str], where: Path) -> None:
 def write_names(
     weights: Mapping[str, Tensor], config: HeadedConfig | DecoderConfig, family: Family
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """The tensors under their names: of the model, and of the Dense module behind it."""
-    wanted, kind = shapes(config), _head(config)
+    """The tensors under their names: of the model, and of the Dense modules behind it."""
+    wanted, kind = shapes(config), head_names(config, family)
     if wanted.keys() != weights.keys():
         odd = sorted(wanted.keys() ^ weights.keys())
         raise HubError(f"the weights are not those of the configuration: {odd[:3]} on one side only")
     model: dict[str, Tensor] = {}
     dense: dict[str, Tensor] = {}
-    prefix = "" if kind == "embed" else family.prefix
+    prefix = "" if kind in ("embed", "scored") else family.prefix
     for name, tensor in weights.items():
         if tensor.shape != wanted[name]:
             raise HubError(

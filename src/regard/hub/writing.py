@@ -3,9 +3,10 @@
 import warnings
 from typing import Any
 
-from regard.hub.families import BERT, DISTILBERT, ROBERTA, TABLES, Family
+from regard.hub.families import BERT, CLASSIFIERS, DISTILBERT, ROBERTA, TABLES, Family
 from regard.hub.files import HubError, HubWarning
 from regard.hub.reading import Problem
+from regard.hub.weights import head_names
 from regard.models.headed import HeadedConfig
 from regard.settings.models import (
     ClassifyConfig,
@@ -24,8 +25,12 @@ _PROBLEMS = {ours: theirs for theirs, ours in TABLES["config"]["problems"].items
 _ENDINGS = {kind: ending for ending, kind in TABLES["config"]["endings"].items()}
 
 
+POOLED = ("first", "mean", "max", "last")
+"""What sentence-transformers has, around any family."""
+
+
 def family_of(config: HeadedConfig, tokenizer: Tokenizer) -> Family:
-    """The family that has this shape; an error names the setting that none has."""
+    """The family that has this shape; an error names the setting that none has, and the one that would do."""
     encoder = config.encoder
     body = _check_encoder(encoder)
     if encoder.positions.first:
@@ -35,12 +40,28 @@ def family_of(config: HeadedConfig, tokenizer: Tokenizer) -> Family:
             pad is not None and pad + 1 == encoder.positions.first,
             f"positions.first={encoder.positions.first}",
             f"RoBERTa counts positions from the id of its pad token + 1, and the tokenizer's is {pad}",
+            "train with model.encoder.positions.first=0",
         )
-        require(encoder.embedding.segments > 0, "embedding.segments=0", "RoBERTa has one or more")
+        require(
+            encoder.embedding.segments > 0,
+            "embedding.segments=0",
+            "RoBERTa has one or more",
+            "train with model.encoder.embedding.segments=1",
+        )
     elif encoder.embedding.segments == 0:
         family = DISTILBERT
-        require(not encoder.pooler, "encoder.pooler=true", "DistilBERT, which has no segments, has no pooler")
-        require(body.norm.eps == 1e-12, f"norm.eps={body.norm.eps}", "DistilBERT's is 1e-12")
+        require(
+            not encoder.pooler,
+            "encoder.pooler=true",
+            "DistilBERT, which has no segments, has no pooler",
+            "train with model.encoder.embedding.segments=2, or without a pooler",
+        )
+        require(
+            body.norm.eps == 1e-12,
+            f"norm.eps={body.norm.eps}",
+            "DistilBERT's is 1e-12",
+            "train with model.encoder.embedding.segments=2, or with model.encoder.body.norm.eps=1e-12",
+        )
     else:
         family = BERT
     _check_head(config, family, body)
@@ -50,9 +71,13 @@ def family_of(config: HeadedConfig, tokenizer: Tokenizer) -> Family:
 def _check_encoder(encoder: EncoderConfig) -> TransformerConfig:
     body, embedding = check_body(encoder), encoder.embedding
     inner, norm = body.feed_forward, body.norm
-    require(embedding.normed, "embedding.normed=false", "they normalise the sum")
-    require(norm.place == "post", f"norm.place={norm.place!r}", "theirs is post")
-    require(not body.final_norm, "body.final_norm=true", "they have none")
+    normed = "train with model.encoder.embedding.normed=true"
+    require(embedding.normed, "embedding.normed=false", "they normalise the sum", normed)
+    require(
+        norm.place == "post", f"norm.place={norm.place!r}", "theirs is post", "train with model.norm=post"
+    )
+    final = "train with model.encoder.body.final_norm=false"
+    require(not body.final_norm, "body.final_norm=true", "they have none", final)
     if inner.dropout or embedding.dropout != body.dropout:
         warnings.warn(
             f"the folder says dropout {body.dropout} for embedding and layers: feed_forward.dropout="
@@ -66,33 +91,65 @@ def _check_encoder(encoder: EncoderConfig) -> TransformerConfig:
 def check_body(config: EncoderConfig | DecoderConfig) -> TransformerConfig:
     """What no family has, encoders or decoders; the body, if it is one that some family has."""
     body = config.body
+    side = "model.encoder" if isinstance(config, EncoderConfig) else "model.decoder"
     if not isinstance(body, TransformerConfig):
-        raise HubError("body.kind='recurrent' has no place in a Hugging Face folder: theirs are Transformers")
+        kind, remedy = "body.kind='recurrent'", "train another preset, as model.preset=small"
+        raise _refused(kind, "theirs are Transformers", remedy)
     attention, inner, norm, positions = body.attention, body.feed_forward, body.norm, config.positions
     d_head = attention.width(config.d_model)
-    require(not config.embedding.scaled, "embedding.scaled=true", "they do not scale")
-    require(positions.kind == "learned", f"positions.kind={positions.kind!r}", "theirs are learned")
+    for holds, setting, rule, remedy in (
+        (
+            positions.kind == "learned",
+            f"positions.kind={positions.kind!r}",
+            "theirs are learned",
+            "model.positions=learned",
+        ),
+        (
+            not config.embedding.scaled,
+            "embedding.scaled=true",
+            "they do not scale",
+            f"{side}.embedding.scaled=false",
+        ),
+        (
+            attention.kv_heads in (None, attention.heads),
+            f"attention.kv_heads={attention.kv_heads}",
+            "all heads have keys of their own",
+            f"{side}.body.attention.kv_heads={attention.heads}",
+        ),
+        (
+            attention.heads * d_head == config.d_model,
+            f"attention.d_head={attention.d_head}",
+            "theirs is d_model / heads",
+            f"{side}.body.attention.d_head={config.d_model // attention.heads}",
+        ),
+        (
+            attention.d_value in (None, d_head),
+            f"attention.d_value={attention.d_value}",
+            "theirs is d_model / heads",
+            f"{side}.body.attention.d_value={d_head}",
+        ),
+        (attention.bias, "attention.bias=false", "they have biases", f"{side}.body.attention.bias=true"),
+        (
+            not attention.scored,
+            f"attention.score={attention.score!r}",
+            "theirs is the scaled dot product",
+            "model.score=scaled",
+        ),
+        (
+            inner.activation in _ACTIVATIONS,
+            f"feed_forward.activation={inner.activation!r}",
+            f"theirs is one of {', '.join(_ACTIVATIONS)}",
+            "model.activation=gelu",
+        ),
+        (inner.bias, "feed_forward.bias=false", "they have biases", f"{side}.body.feed_forward.bias=true"),
+        (norm.kind == "layer", f"norm.kind={norm.kind!r}", "theirs is layer", "model.norm_kind=layer"),
+    ):
+        require(holds, setting, rule, f"train with {remedy}")
     require(
-        attention.kv_heads in (None, attention.heads), f"attention.kv_heads={attention.kv_heads}", "all heads"
+        body.window is None, f"body.window={body.window}", "theirs see everything", "train without a window"
     )
-    free = attention.heads * d_head != config.d_model
-    require(not free, f"attention.d_head={attention.d_head}", "theirs is d_model / heads")
-    require(
-        attention.d_value in (None, d_head),
-        f"attention.d_value={attention.d_value}",
-        "theirs is d_model / heads",
-    )
-    require(attention.bias, "attention.bias=false", "they have biases")
-    require(not attention.scored, f"attention.score={attention.score!r}", "theirs is the scaled dot product")
-    require(
-        inner.activation in _ACTIVATIONS,
-        f"feed_forward.activation={inner.activation!r}",
-        f"theirs is one of {', '.join(_ACTIVATIONS)}",
-    )
-    require(inner.bias, "feed_forward.bias=false", "they have biases")
-    require(norm.kind == "layer", f"norm.kind={norm.kind!r}", "theirs is layer")
-    require(body.window is None, f"body.window={body.window}", "theirs see everything")
-    require(body.kept_heads is None, "body.kept_heads", "theirs have all heads in every layer")
+    pruned = "export the model as it was before pruning"
+    require(body.kept_heads is None, "body.kept_heads", "theirs have all heads in every layer", pruned)
     return body
 
 
@@ -104,41 +161,57 @@ def _check_head(config: HeadedConfig, family: Family, body: TransformerConfig) -
                 head.activation == activation,
                 f"head.activation={head.activation!r}",
                 f"{family.stem}'s would be {activation}",
+                f"train with model.activation={head.activation}",
             )
-            require(head.eps == body.norm.eps, f"head.eps={head.eps}", f"theirs is norm.eps={body.norm.eps}")
+            eps = f"train with model.encoder.body.norm.eps={head.eps}"
+            require(head.eps == body.norm.eps, f"head.eps={head.eps}", f"theirs is {body.norm.eps}", eps)
             require(
                 not head.next_sentence or family is BERT,
                 "head.next_sentence=true",
                 "of the families only BERT",
+                "train with objective.next_sentence=false",
             )
         case ClassifyConfig() as head:
-            pool, inner = {"bert": ("pooler", "none"), "roberta": ("first", "tanh")}.get(
-                family.name, ("first", "relu")
+            pool, inner = CLASSIFIERS[family.name]
+            if (head.pool.kind, head.inner) == (pool, inner):
+                return
+            other = f"head.inner={head.inner!r} behind " if head.pool.kind == pool else ""
+            require(
+                head.pool.kind in POOLED,
+                f"{other}head.pool.kind={head.pool.kind!r}",
+                f"{family.stem} classifies with pool.kind={pool!r}, inner={inner!r}; "
+                f"sentence-transformers has the pools {', '.join(POOLED)}",
+                f"train with head.pool={'pooler' if family is BERT else 'mean'}",
             )
-            rule = f"{family.stem} classifies with pool.kind={pool!r}, inner={inner!r}"
-            require(head.pool.kind == pool, f"head.pool.kind={head.pool.kind!r}", rule)
-            require(head.inner == inner, f"head.inner={head.inner!r}", rule)
         case TagConfig() as head:
-            require(head.words == "first", f"head.words={head.words!r}", "there, tokens are tagged")
+            words = f"head.words={head.words!r}"
+            require(head.words == "first", words, "there, tokens are tagged", "train with head.words=first")
         case SpanConfig() as head:
             require(
                 not head.dropout or family is DISTILBERT,
                 f"head.dropout={head.dropout}",
                 "of the families only DistilBERT has some before its answers",
+                "train with head.dropout=0",
             )
         case EmbedConfig() as head:
             require(
-                head.pool.kind in ("first", "mean", "max", "last"),
+                head.pool.kind in POOLED,
                 f"head.pool.kind={head.pool.kind!r}",
-                "sentence-transformers has first, mean, max and last",
+                f"sentence-transformers has {', '.join(POOLED)}",
+                "train with head.pool=mean",
             )
 
 
-def require(holds: bool, setting: str, rule: str) -> None:
+def require(holds: bool, setting: str, rule: str, remedy: str) -> None:
     if not holds:
-        raise HubError(
-            f"{setting} has no place in a Hugging Face folder ({rule}): keep the model in a folder of regard"
-        )
+        raise _refused(setting, rule, remedy)
+
+
+def _refused(setting: str, rule: str, remedy: str) -> HubError:
+    return HubError(
+        f"{setting} has no place in a Hugging Face folder ({rule}): {remedy}, or keep the model in a folder "
+        "of regard"
+    )
 
 
 def config_facts(
@@ -149,9 +222,8 @@ def config_facts(
     body = encoder.body
     if not isinstance(body, TransformerConfig):
         raise TypeError("family_of has let a recurrent body through")
-    ending = (
-        "ForPreTraining" if isinstance(head, MaskedConfig) and head.next_sentence else _ENDINGS[head.kind]
-    )
+    kind = "embed" if head_names(config, family) == "scored" else head.kind
+    ending = "ForPreTraining" if isinstance(head, MaskedConfig) and head.next_sentence else _ENDINGS[kind]
     words = {
         "vocabulary": encoder.vocabulary,
         "d_model": encoder.d_model,
