@@ -35,7 +35,7 @@ def build_app(
         return PlainTextResponse(service().metrics.page(), media_type="text/plain; version=0.0.4")
 
     routes = [
-        Route(way.path, endpoint(door.name, door.shape, way.handler, service, keys), methods=[way.method])
+        Route(way.path, endpoint(door.name, way.path, door.shape, way.handler, service, keys), methods=[way.method])
         for door in DOORS
         for way in door.ways
     ]

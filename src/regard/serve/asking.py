@@ -9,15 +9,16 @@ from typing import Any
 
 import orjson
 from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import Message
 
+from regard.serve.connection import TASK
 from regard.serve.line import BusyError, ClosedError, LateError
 from regard.serve.service import RefusedError, Service
 
 LOG = logging.getLogger("regard.serve")
-BODY_SECONDS = 30.0
-"""A body that has not come by then is given up."""
 
 
 class Json(Response):
@@ -33,40 +34,44 @@ class Ask:
     def __init__(self, request: Request, service: Service, keys: Sequence[str]) -> None:
         self.request, self.service, self._keys = request, service, keys
         self.fields: Mapping[str, Any] = {}
+        self._size = 0
         self.caller = "" if request.client is None else request.client.host
 
     async def read(self) -> None:
         """The fields of the body: JSON, or a form; of a GET, of the address. Then who asks is checked: a key
         may stand among them."""
-        request = self.request
-        if request.method == "GET":
-            self.fields = dict(request.query_params)
-        elif request.headers.get("content-type", "").startswith(
-            ("application/x-www-form-urlencoded", "multipart/form-data")
-        ):
-            self._check_size(request.headers.get("content-length"))
-            form = await asyncio.wait_for(request.form(max_files=1, max_fields=1000), BODY_SECONDS)
-            several = {key: form.getlist(key) for key in form}
-            self.fields = {key: values if len(values) > 1 else values[0] for key, values in several.items()}
+        if self.request.method == "GET":
+            self.fields = dict(self.request.query_params)
         else:
-            body = await asyncio.wait_for(self._body(), BODY_SECONDS)
             try:
-                fields = orjson.loads(body)
-            except orjson.JSONDecodeError as error:
-                raise RefusedError(f"the body is no JSON: {error}") from error
-            if not isinstance(fields, dict):
-                raise RefusedError("the body is no JSON object")
-            self.fields = fields
+                async with asyncio.timeout(self.service.limits.sending):
+                    self.fields = await self._body()
+            except TimeoutError:
+                raise RefusedError("the body did not come in time", 408) from None
         self._check_key()
 
-    async def _body(self) -> bytes:
+    async def _body(self) -> Mapping[str, Any]:
+        kind = self.request.headers.get("content-type", "")
         self._check_size(self.request.headers.get("content-length"))
-        parts, size = [], 0
-        async for part in self.request.stream():
-            size += len(part)
-            self._check_size(size)
-            parts.append(part)
-        return b"".join(parts)
+        request = Request(self.request.scope, self._receive)
+        if kind.startswith(("application/x-www-form-urlencoded", "multipart/form-data")):
+            form = await request.form(max_files=1, max_fields=1000)
+            several = {key: form.getlist(key) for key in form}
+            return {key: values if len(values) > 1 else values[0] for key, values in several.items()}
+        try:
+            fields = orjson.loads(b"".join([part async for part in request.stream()]))
+        except orjson.JSONDecodeError as error:
+            raise RefusedError(f"the body is no JSON: {error}") from error
+        if not isinstance(fields, dict):
+            raise RefusedError("the body is no JSON object")
+        return fields
+
+    async def _receive(self) -> Message:
+        """A body's next part; its size is counted as it comes, whatever its headers say."""
+        message = await self.request.receive()
+        self._size += len(message.get("body", b""))
+        self._check_size(self._size)
+        return message
 
     def _check_size(self, size: int | str | None) -> None:
         most = self.service.limits.body
@@ -150,9 +155,10 @@ Shape = Callable[[str, int], Any]
 
 
 def endpoint(
-    door: str, shape: Shape, handler: Handler, service: Callable[[], Service], keys: Sequence[str]
+    door: str, path: str, shape: Shape, handler: Handler, service: Callable[[], Service], keys: Sequence[str]
 ) -> Callable[[Request], Awaitable[Response]]:
-    """What a route calls: a handler, its errors told in the door's own shape, counted and timed."""
+    """What a route calls: a handler, its errors told in the door's own shape, counted and timed. `path` is
+    what the log says: what was asked for may hold someone's text."""
 
     def refusal(why: str, status: int, seconds: int | None = None) -> Response:
         headers = {} if seconds is None else {"Retry-After": str(seconds)}
@@ -169,22 +175,26 @@ def endpoint(
             return refusal(str(error), 429, error.seconds)
         except ClosedError as error:
             return refusal(str(error), 503, 5)
-        except (LateError, TimeoutError) as error:
-            return refusal(str(error) or "the request did not come in time", 503, 5)
+        except LateError as error:
+            return refusal(str(error), 503, 5)
+        except HTTPException as error:
+            return refusal(error.detail, error.status_code)
         except (LookupError, ValueError) as error:
             return refusal(str(error.args[0] if error.args else error), 400)
-        except ClientDisconnect:
+        except (ClientDisconnect, asyncio.CancelledError):  # nobody is there to be answered
             return Response(status_code=499)
         except Exception as error:
-            LOG.exception("%s failed", request.url.path)
+            LOG.exception("%s failed", path)
             return refusal(f"this is a mistake of the service: {type(error).__name__}", 500)
 
     async def call(request: Request) -> Response:
         began = time.monotonic()
+        request.scope[TASK] = asyncio.current_task()
         response = await answer(request)
+        del request.scope[TASK]
         seconds = time.monotonic() - began
         service().metrics.answered(door, response.status_code, seconds)
-        about = {"door": door, "path": request.url.path, "status": response.status_code}
+        about = {"door": door, "path": path, "status": response.status_code}
         LOG.info("request", extra={**about, "seconds": round(seconds, 6)})
         return response
 

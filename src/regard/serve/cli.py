@@ -38,6 +38,9 @@ def serve(
     seconds: Annotated[
         float, typer.Option("--deadline", help="Seconds after which a request is given up.")
     ] = DEFAULTS.seconds,
+    sending: Annotated[
+        float, typer.Option("--max-sending", help="Seconds for a request to come, and an answer to be taken.")
+    ] = DEFAULTS.sending,
     alternatives: Annotated[
         int, typer.Option("--max-alternatives", help="Translations or texts of one request.")
     ] = DEFAULTS.alternatives,

@@ -17,6 +17,8 @@ class Limits:
     """Tokens, about, that wait for one model or are being worked on."""
     seconds: float = 30.0
     """A request that is not answered by then is given up (503)."""
+    sending: float = 30.0
+    """Seconds in which a request must have come, and an answer must have been taken."""
     alternatives: int = 8
     """Translations, or texts behind a prompt, of one request."""
     max_tokens: int = 2048

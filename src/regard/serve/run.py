@@ -1,19 +1,24 @@
 """The process: uvicorn around the application, signals, and logs without anyone's text."""
 
+import asyncio
 import json
 import logging
 import signal
 import sys
 import threading
+import time
+import traceback
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from rich.console import Console
 
 from regard.config import ConfigError
 from regard.serve.app import build_app
+from regard.serve.connection import Connection
 from regard.serve.limits import Limits
 from regard.serve.models import Named
 from regard.serve.service import Service
@@ -31,9 +36,16 @@ class _Lines(logging.Formatter):
         line: dict[str, Any] = {"time": round(record.created, 3), "level": record.levelname.lower()}
         line["event"] = record.getMessage()
         line |= {key: getattr(record, key) for key in FIELDS if hasattr(record, key)}
-        if record.exc_info:
-            line["error"] = self.formatException(record.exc_info)
+        if record.exc_info and record.exc_info[1] is not None:
+            line["error"] = _without_text(record.exc_info[1])
         return json.dumps(line)
+
+
+def _without_text(error: BaseException) -> list[str]:
+    """What it is and where it came from; what it says may have a caller's text in it."""
+    before = error.__cause__ or error.__context__
+    places = [f"{each.filename}:{each.lineno} {each.name}" for each in traceback.extract_tb(error.__traceback__)]
+    return [*([] if before is None else _without_text(before)), *places, type(error).__name__]
 
 
 def read_keys(path: Path | None) -> list[str]:
@@ -72,6 +84,7 @@ def run(
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines())
     LOG.addHandler(handler)
+    logging.getLogger("uvicorn.error").addHandler(handler)
     LOG.setLevel(logging.WARNING if quiet else logging.INFO)
     service = Service(named, limits=limits, device=device, precision=precision)
     if warm:
@@ -81,7 +94,9 @@ def run(
         app,
         host=host,
         port=port,
-        log_level="warning",
+        http=cast(Any, partial(Connection, seconds=limits.sending)),
+        log_level="error",
+        log_config=None,
         access_log=False,
         server_header=False,
         limit_concurrency=limits.connections,
@@ -90,17 +105,21 @@ def run(
         **tls,
     )
     server = _Server(config, service, console)
+    again = threading.Lock()
     if hasattr(signal, "SIGHUP"):
-        signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=_reload, args=(service,)).start())
+        signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=_reload, args=(service, again)).start())
+    for each in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again when it has ended in good order
+        signal.signal(each, lambda *_: None)
     server.run()
     service.close()
 
 
-def _reload(service: Service) -> None:
-    try:
-        LOG.info("reloaded: %s", ", ".join(service.reload()) or "nothing has changed")
-    except Exception:
-        LOG.exception("a model could not be opened again; the old one goes on")
+def _reload(service: Service, again: threading.Lock) -> None:
+    with again:
+        try:
+            LOG.info("reloaded: %s", ", ".join(service.reload()) or "nothing has changed")
+        except Exception:
+            LOG.exception("a model could not be opened again; the old one goes on")
 
 
 class _Server(uvicorn.Server):
@@ -119,5 +138,9 @@ class _Server(uvicorn.Server):
             self._console.print(address, highlight=False, markup=False, soft_wrap=True)
 
     async def shutdown(self, sockets: Any = None) -> None:
-        self._service.ready = False
+        """It still listens while requests are under way, so that whoever asks is told."""
+        self._service.stop()
+        until = time.monotonic() + self._service.limits.seconds
+        while self._service.busy and time.monotonic() < until and not self.force_exit:
+            await asyncio.sleep(0.02)
         await super().shutdown(sockets)

@@ -28,6 +28,8 @@ METHODS = {"embed": "embed", "classify": "classify", "tag": "tag", "answer": "an
 """What predictors that read are asked, by task."""
 LEAVING = 20.0
 """Seconds for what is under way when a model is replaced."""
+CHOSEN = 1.0
+"""Seconds for requests that have chosen a model, but are not in its line yet."""
 
 
 class RefusedError(Exception):
@@ -87,11 +89,22 @@ class Service:
         changed = [each for each in self.models if each.stamp != stamp_of(Path(each.folder))]
         for each in changed:
             before = self.models.swap(self._serve(self._named[each.name]))
+            time.sleep(CHOSEN)
             before.lane.close(LEAVING)
         return [each.name for each in changed]
 
-    def close(self, seconds: float = LEAVING) -> None:
+    @property
+    def busy(self) -> bool:
+        return any(each.lane.line.tokens for each in self.models)
+
+    def stop(self) -> None:
+        """Takes no more; what is here is still done."""
         self.ready = False
+        for each in self.models:
+            each.lane.line.close()
+
+    def close(self, seconds: float = LEAVING) -> None:
+        self.stop()
         for each in self.models:
             each.lane.close(seconds)
 
