@@ -13,6 +13,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ import numpy as np
 from regard.look.explorer.explorer import Answer, Call, Explorer, Numbers, Refused, spelled
 from regard.look.explorer.questions import script
 
+SHARED = ("parts.js", "colours.js", "shares.js", "frame.js")
+"""Scripts that the page of `regard serve` has too; they stand, like the frame, in page/shared."""
 SCRIPTS = ("core.js", "draw.js", "plots.js", "text.js")
 VIEWS = (
     "translate", "fill", "continue", "label", "answer", "heads", "neuron", "layers", "positions", "context",
@@ -32,18 +35,25 @@ Recorded = Mapping[str, Answer]
 
 
 def page(recorded: Recorded | None) -> str:
-    folder = files("regard.look") / "page"
-    names = [*SCRIPTS, *(f"views/{view}.js" for view in VIEWS), "start.js"]
-    code = "\n".join(["'use strict';", *(folder.joinpath(name).read_text("utf-8") for name in names)])
-    style = folder.joinpath("style.css").read_text("utf-8")
-    reach = "'self'" if recorded is None else "'none'"
+    scripts = [*SCRIPTS, *(f"views/{view}.js" for view in VIEWS), "start.js"]
+    data = "" if recorded is None else packed(recorded)
+    return one_page(files("regard.look") / "page", scripts, data, reaches=recorded is None)
+
+
+def one_page(folder: Traversable, scripts: Sequence[str], data: str, *, reaches: bool) -> str:
+    """The frame with what all pages share, then a folder's own style and scripts in it. `data` stands where
+    no markup is read, and may hold no `<`; `reaches` is whether it may ask its server."""
+    shared = files("regard.look") / "page" / "shared"
+    sources = [*(shared / name for name in SHARED), *(folder / name for name in scripts)]
+    code = "\n".join(["'use strict';", *(each.read_text("utf-8") for each in sources)])
+    style = "\n".join(each.read_text("utf-8") for each in (shared / "base.css", folder / "style.css"))
+    reach = "'self'" if reaches else "'none'"
     policy = (
         f"default-src 'none'; script-src '{_hash(code)}'; style-src '{_hash(style)}'; img-src data:; "
         f"connect-src {reach}; base-uri 'none'; form-action 'none'"
     )
-    data = "" if recorded is None else packed(recorded)
     parts = {"policy": policy, "style": style, "data": data, "script": code}
-    html = folder.joinpath("index.html").read_text("utf-8")
+    html = (shared / "index.html").read_text("utf-8")
     for name, part in parts.items():
         before, after = html.split(f"{{{{{name}}}}}")
         html = before + part + after

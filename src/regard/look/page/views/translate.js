@@ -263,9 +263,6 @@ function drawTranslatePair(found, readout, open) {
 
 const WITHOUT_ATTENTION = 'This model’s decoder has no attention: it writes from one summary of the text, so nothing tells which word came from which.';
 
-/** A probability, also one that is nearly none. */
-const probable = (share) => (share >= 0.001 ? percent(share) : share >= 1e-5 ? `${(100 * share).toPrecision(1)} %` : 'below 0.001 %');
-
 // Other ways
 
 async function drawOtherWays(root, found, show, pair) {
@@ -406,20 +403,11 @@ function drawBeamTree(found) {
 
 /** The translations that the search found, the best first; what differs from it stands out. */
 function translateBest(found, light) {
-  const own = found.best[0].text.split(' ');
-  const differing = (text) => {
-    const words = text.split(' ');
-    let before = 0, after = 0;
-    while (before < Math.min(words.length, own.length) && words[before] === own[before]) before += 1;
-    while (after < Math.min(words.length, own.length) - before && words.at(-1 - after) === own.at(-1 - after)) after += 1;
-    const middle = words.slice(before, words.length - after).join(' ');
-    return [words.slice(0, before).join(' '), ' ', el('b', {}, middle), ' ', words.slice(words.length - after).join(' ')];
-  };
   const head = (name, kind, title) => el('th', { class: kind, title, scope: 'col' }, name);
   return el('div', { class: 'scroll' }, el('table', { id: 'best' },
     el('thead', {}, el('tr', {}, head('', 'number'), head('translation'), head('log-probability', 'number'), head('ranked by', 'number', 'the score of what was searched for, with the length penalty'))),
     el('tbody', {}, found.best.map((each, i) => el('tr', { on: { pointerenter: () => light(i), pointerleave: () => light(null) } },
       el('td', { class: 'number' }, `${i + 1}`),
-      el('td', {}, i ? differing(each.text) : [el('b', { 'aria-label': 'best' }, '★ '), each.text], each.finished ? null : el('span', { class: 'faint' }, ' (unfinished)')),
+      el('td', {}, i ? differing(each.text, found.best[0].text) : [el('b', { 'aria-label': 'best' }, '★ '), each.text], each.finished ? null : el('span', { class: 'faint' }, ' (unfinished)')),
       el('td', { class: 'number' }, fixed(each.score)), el('td', { class: 'number' }, fixed(each.ranking)))))));
 }
