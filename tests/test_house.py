@@ -244,3 +244,31 @@ def test_the_constraints_pin_every_direct_dependency():
     names = {re.split(r"[<>=\[]", requirement)[0].lower() for requirement in wanted}
     pinned = {line.split("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
     assert names <= pinned
+
+
+STARTS = [
+    ("--help",),
+    ("train", "--help"),
+    ("train", "no-such-recipe.toml"),
+    ("train", "recipes/trec.toml", "model.layres=2"),
+    ("train", "recipes/phrasebook.toml", "model.positions=circular"),
+    ("translate", "no-such-model", "Hello."),
+    ("check", "no-such-recipe.toml"),
+    ("check", "{here}/few.csv", "--task", "classify", "data.text=0", "data.label=1"),
+    ("serve", "--help"),
+]
+
+
+@pytest.mark.parametrize("arguments", STARTS, ids=" ".join)
+def test_help_mistakes_and_looking_at_text_do_not_wait_for_torch(arguments, tmp_path):
+    """torch takes seconds to import."""
+    (tmp_path / "few.csv").write_text("text,label\n" + "a fine day,good\na dull day,bad\n" * 20)
+    code = (
+        "import sys\nfrom regard.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    print('torch' in sys.modules)"
+    )
+    typed = [each.format(here=tmp_path) for each in arguments]
+    found = subprocess.run(
+        [sys.executable, "-c", code, *typed], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert found.stdout.split()[-1:] == ["False"], found.stderr[-500:]

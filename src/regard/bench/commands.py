@@ -27,6 +27,7 @@ BENCHMARKS = {
     "generation": "regard.bench.generation",
     "generation-cuda": "regard.bench.generation_cuda",
     "looking": "regard.bench.looking",
+    "serving": "regard.bench.serving",
     "training": "regard.bench.training",
     "translation": "regard.bench.translation",
 }

@@ -62,7 +62,7 @@ def serve(named: Named, limits: Limits, metrics: Metrics, device: str, precision
     metrics.watch(named.name, lane.line)
     source: str | None = None
     targets = tuple(getattr(predictor, "languages", ()))
-    if predictor.task == "translate" and not targets:
+    if isinstance(lane, TranslatorLane) and not targets:
         source, target = named.pair or _languages(named.folder)
         targets = () if target is None else (target,)
     lane.start()
@@ -110,9 +110,13 @@ class Models:
         self._served[served.name] = served
         return before
 
+    def of(self, *tasks: str) -> list[Served]:
+        """Those for such tasks."""
+        return [each for each in self if each.task in tasks]
+
     def named(self, name: str | None, tasks: Sequence[str]) -> Served:
         """The model of this name or, unless one is given, the first for such a task."""
-        fitting = [each for each in self if each.task in tasks]
+        fitting = self.of(*tasks)
         if name is not None and name in self._served and self._served[name].task in tasks:
             return self._served[name]
         if name is None and fitting:
@@ -124,7 +128,7 @@ class Models:
         )
 
     def translators(self) -> list[Served]:
-        return [each for each in self if each.task == "translate"]
+        return self.of("translate")
 
     def pair(self, source: str | None, target: str) -> Served:
         """The translator from one language to another; `source` None for any."""

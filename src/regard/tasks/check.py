@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -16,11 +16,13 @@ from regard.tasks.base.formats import FileOptions, format_of
 from regard.tasks.base.recipe import Written
 from regard.tasks.base.sources import Source, existing
 from regard.tasks.base.task import Task
-from regard.tasks.base.verify import Verified, accept, verify
 from regard.tasks.registry import all_tasks, as_recipe, get_task, read_recipe
 from regard.tasks.translation.check import check_pairs
 from regard.text import DataError
 from regard.text.doctor import Report, Vectors, render
+
+if TYPE_CHECKING:
+    from regard.tasks.base.verify import Verified
 
 
 def check(
@@ -131,8 +133,10 @@ def _columns(file: str, options: FileOptions) -> tuple[str, ...]:
     return Source(existing(file), form, options).rows().names
 
 
-def check_model(folder: Path, *, accepted: bool, console: Console) -> list[Verified]:
+def check_model(folder: Path, *, accepted: bool, console: Console) -> "list[Verified]":
     """Every file of a model folder: is it what was written? With `accepted`, what is there now is."""
+    from regard.tasks.base.verify import accept, verify  # with torch
+
     if accepted:
         accept(folder)
     files = verify(folder)

@@ -38,9 +38,9 @@ def load(
     'Wo ist der Bahnhof?'
     """
     task = task_of(folder)
-    if kind is not None and not issubclass(task.predictor, kind):
+    if kind is not None and not issubclass(task.kind, kind):
         wanted = next(
-            (each.command for each in all_tasks() if issubclass(each.predictor, kind)), kind.__name__
+            (each.command for each in all_tasks() if issubclass(each.kind, kind)), kind.__name__
         )
         raise FolderError(f"{folder}: this is a model for regard {task.command}, not for regard {wanted}")
     found = task.open(folder, device=device, precision=precision)

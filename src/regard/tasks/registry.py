@@ -1,14 +1,12 @@
 """The one list of tasks. Whoever wants to know which task it is asks here, and nobody else.
 
 A new task is a folder with `task.py`, which ends in TASK, and a line in FOLDERS. What it adds to the command
-line stands in its `cli.py`, how its recipes are written in `recipe.py`, and what is wrong with their text in
-`check.py`: none of the three imports torch, so that a mistake is told at once. A plugin hands its own Task to
-`regard.register`.
+line stands in its `cli.py`. Neither imports torch, nor does what knows of recipes and their text: mistakes
+are told at once. A plugin hands its own Task to `regard.register`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +16,6 @@ from regard.plugins import added_parts, load_installed
 if TYPE_CHECKING:
     from regard.tasks.base.recipe import RecipeSpec, Written
     from regard.tasks.base.task import Task
-    from regard.text.doctor import Report
 
 FOLDERS = {
     "translate": "regard.tasks.translation",
@@ -95,15 +92,7 @@ def task_of_head(kind: str) -> "Task":
 
 
 def _spec(name: str) -> "RecipeSpec[Any]":
-    return import_module(f"{FOLDERS[name]}.recipe").RECIPE if name in FOLDERS else get_task(name).recipe
-
-
-def checker(name: str) -> "Callable[..., Report] | None":
-    """The data doctor of the task of this name."""
-    if name not in FOLDERS:
-        return get_task(name).check
-    home = f"{FOLDERS[name]}.check"
-    return import_module(home).check_recipe if find_spec(home) else None
+    return get_task(name).recipe
 
 
 def read_recipe(path: Path | str, settings: Iterable[str] = ()) -> "Written[Any]":

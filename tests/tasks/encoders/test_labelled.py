@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from regard.config import ConfigError, from_dict
-from regard.data import Plan
+from regard.data import Plan, ragged
 from regard.settings.training import BatchConfig
 from regard.tasks.classification.batches import LabelledFeed, encode, filled_labels
-from regard.tasks.classification.data import LabelledConfig, LabelledCorpus, label_names, ragged, targets
+from regard.tasks.classification.data import LabelledConfig, LabelledCorpus, label_names, targets
 from regard.text import DataError, Labelled, Origin, Skipped
 from regard.train.objectives import HIDDEN
 from tests.tasks.encoders import toys

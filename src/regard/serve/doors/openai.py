@@ -180,7 +180,7 @@ async def _events(
 def _model(ask: Ask, task: str) -> Served:
     """By its name; where only one serves the task, by any: clients have names of their own in their code."""
     name = ask.value("model", str)
-    fitting = [each for each in ask.service.models if each.task == task]
+    fitting = ask.service.models.of(task)
     if len(fitting) == 1:
         return fitting[0]
     try:

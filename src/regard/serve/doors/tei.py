@@ -101,16 +101,14 @@ async def _ranked(ask: Ask, query: str, texts: list[str]) -> list[float]:
     if not query:
         raise RefusedError("query should be a text, not an empty one", 422)
     ask.check_texts([query, *texts])
-    name = ask.value("model", str)
-    known = {each.name: each for each in ask.service.models if each.task in ("classify", "embed")}
-    served = known.get(name or "") or next(
-        iter(sorted(known.values(), key=lambda each: each.task != "embed")), None
-    )
+    models, name = ask.service.models, ask.value("model", str)
+    served = next((each for each in models.of("embed", "classify") if each.name == name), None)
+    served = served or next(iter([*models.of("embed"), *models.of("classify")]), None)
     if served is None:
         raise RefusedError(
             "no model that ranks is served here: it takes an embedder, or a classifier of pairs"
         )
-    if served.task == "embed":
+    if served in models.of("embed"):
         vectors = np.stack(
             await ask.service.read(served, ask.caller, "embed", [query, *texts], too_long="windows")
         )

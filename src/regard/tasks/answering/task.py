@@ -1,24 +1,21 @@
 """Answering as a task."""
 
 from regard.tasks.answering import cli
-from regard.tasks.answering.answerer import Answerer, open_answerer
 from regard.tasks.answering.check import doctor, files
-from regard.tasks.answering.commands import evaluate, examples
 from regard.tasks.answering.recipe import RECIPE
-from regard.tasks.answering.train import prepare
-from regard.tasks.base.task import Task
+from regard.tasks.base.task import Task, later
 
 TASK = Task(
     name="answer",
     command="answer",
     noun="answerer",
     recipe=RECIPE,
-    prepare=prepare,
-    predictor=Answerer,
-    open=open_answerer,
+    prepare=later("regard.tasks.answering.train:prepare"),
+    predictor=later("regard.tasks.answering.answerer:Answerer"),
+    open=later("regard.tasks.answering.answerer:open_answerer"),
     heads=("span",),
-    evaluate=evaluate,
-    examples=examples,
+    evaluate=later("regard.tasks.answering.commands:evaluate"),
+    examples=later("regard.tasks.answering.commands:examples"),
     doctor=doctor,
     files=files,
     exports=frozenset({"hf", "onnx"}),

@@ -6,41 +6,64 @@
     views       what the explorer shows beside attention    commands    what it adds to the command line
 
 A folder under `regard.tasks` ends in one, and `regard.tasks.registry` lists them; a plugin registers its own.
+Nothing here imports torch: parts that need it are imported when they are used (`later`).
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from rich.console import Console
 
 from regard.config import ConfigError
 from regard.plugins import Registry
 from regard.settings.network import Scaling
-from regard.tasks.base.faster import Precision
-from regard.tasks.base.job import Job
-from regard.tasks.base.predictor import Predictor
 from regard.tasks.base.recipe import RecipeSpec, Written
 from regard.text.doctor import Report
-from regard.train.ranks import Ranks
+
+if TYPE_CHECKING:
+    from regard.tasks.base.faster import Precision
+    from regard.tasks.base.job import Job
+    from regard.tasks.base.predictor import Predictor
+    from regard.train.ranks import Ranks
 
 Export = Literal["hf", "ctranslate2", "onnx"]
 
 
 class Prepare(Protocol):
     def __call__(
-        self, written: Written[Any], folder: Path, ranks: Ranks, console: Console, *, begun: bool = False
-    ) -> Job:
+        self, written: Written[Any], folder: Path, ranks: "Ranks", console: Console, *, begun: bool = False
+    ) -> "Job":
         """Everything up to the first step; a run that is `begun` has its tokenizer already."""
 
 
 class Open(Protocol):
     def __call__(
-        self, folder: Path | str, *, device: str = "auto", precision: Precision | None = None
-    ) -> Predictor:
+        self, folder: Path | str, *, device: str = "auto", precision: "Precision | None" = None
+    ) -> "Predictor":
         """A model folder, ready for use; a FolderError for one that is not of this task."""
+
+
+class Later:
+    """A part that is imported when it is used: a function to call, or a class."""
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+
+    @property
+    def part(self) -> Any:
+        module, _, name = self._place.partition(":")
+        return getattr(import_module(module), name)
+
+    def __call__(self, *values: Any, **settings: Any) -> Any:
+        return self.part(*values, **settings)
+
+
+def later(place: str) -> Any:
+    """later("regard.tasks.tagging.train:prepare"): that function, imported when it is called."""
+    return Later(place)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,7 +119,7 @@ class Task:
 
     >>> from regard.tasks.registry import get_task
     >>> task = get_task("classify")
-    >>> task.noun, task.heads, task.predictor is regard.Classifier
+    >>> task.noun, task.heads, task.kind is regard.Classifier
     ('classifier', ('classify',), True)
     """
 
@@ -108,7 +131,7 @@ class Task:
     """What such a model is called: a translator."""
     recipe: RecipeSpec[Any]
     prepare: Prepare
-    predictor: type[Any]
+    predictor: "type[Any] | Later"
     """What `open` gives."""
     open: Open
     heads: tuple[str, ...] = ()
@@ -131,6 +154,11 @@ class Task:
     """Of the explorer's page (`look/page/views`), beside those that every model has."""
     commands: tuple[Callable[..., None], ...] = ()
     """Functions that Typer makes commands of."""
+
+    @property
+    def kind(self) -> type[Any]:
+        """The class of what `open` gives."""
+        return self.predictor.part if isinstance(self.predictor, Later) else self.predictor
 
 
 def _own_names() -> Collection[str]:

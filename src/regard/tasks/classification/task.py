@@ -1,24 +1,21 @@
 """Classification as a task."""
 
-from regard.tasks.base.task import Task
+from regard.tasks.base.task import Task, later
 from regard.tasks.classification import cli
 from regard.tasks.classification.check import doctor, files
-from regard.tasks.classification.classifier import Classifier, open_classifier
-from regard.tasks.classification.commands import evaluate, examples
 from regard.tasks.classification.recipe import RECIPE
-from regard.tasks.classification.train import prepare
 
 TASK = Task(
     name="classify",
     command="classify",
     noun="classifier",
     recipe=RECIPE,
-    prepare=prepare,
-    predictor=Classifier,
-    open=open_classifier,
+    prepare=later("regard.tasks.classification.train:prepare"),
+    predictor=later("regard.tasks.classification.classifier:Classifier"),
+    open=later("regard.tasks.classification.classifier:open_classifier"),
     heads=("classify",),
-    evaluate=evaluate,
-    examples=examples,
+    evaluate=later("regard.tasks.classification.commands:evaluate"),
+    examples=later("regard.tasks.classification.commands:examples"),
     doctor=doctor,
     files=files,
     exports=frozenset({"hf", "onnx"}),

