@@ -179,8 +179,10 @@ def endpoint(
             return refusal(str(error), 503, 5)
         except HTTPException as error:
             return refusal(error.detail, error.status_code)
-        except (LookupError, ValueError) as error:
+        except LookupError as error:
             return refusal(str(error.args[0] if error.args else error), 400)
+        except ValueError as error:
+            return refusal(str(error), 400)
         except (ClientDisconnect, asyncio.CancelledError):  # nobody is there to be answered
             return Response(status_code=499)
         except Exception as error:
