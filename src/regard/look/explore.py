@@ -15,9 +15,12 @@ from regard.tasks.load import load
 from regard.train.checkpoint import replace
 
 
-def open_explorer(model: Path, device: str = "auto", example: str = "") -> Explorer:
-    """In float32, so that the numbers on the page are as exact as can be."""
-    return Explorer(load(model, device=device, precision="float32"), model.resolve().name, example)
+def open_explorer(
+    model: Path, device: str = "auto", example: str = "", *, name: str | None = None
+) -> Explorer:
+    """In float32, so that the numbers on the page are as exact as can be. It is called as its folder is,
+    unless there is a name."""
+    return Explorer(load(model, device=device, precision="float32"), name or model.resolve().name, example)
 
 
 def look(

@@ -14,15 +14,28 @@ from regard.serve.doors import Door
 from regard.serve.doors.openai import OPENAI
 from regard.serve.doors.own import OWN
 from regard.serve.doors.tei import TEI
+from regard.serve.looking import Explorers
+from regard.serve.page import page, page_response
 from regard.serve.service import Service
 
 DOORS: tuple[Door, ...] = (OWN, OPENAI, TEI)
 
 
 def build_app(
-    service: Callable[[], Service], *, keys: Sequence[str] = (), origins: Sequence[str] = ()
+    service: Callable[[], Service],
+    *,
+    keys: Sequence[str] = (),
+    origins: Sequence[str] = (),
+    explorers: Explorers | None = None,
 ) -> Starlette:
-    """`keys` are those that may ask, anyone if there are none; `origins` the sites whose pages may."""
+    """`keys` are those that may ask, anyone if there are none; `origins` the sites whose pages may. With
+    `explorers`, models can be looked into."""
+    doors = DOORS if explorers is None else (*DOORS, explorers.door)
+    paths = {way.path for door in doors for way in door.ways}
+    own_page = page_response(page(look=explorers is not None, documents="/translate_file" in paths))
+
+    async def start(request: Request) -> Response:
+        return own_page
 
     async def health(request: Request) -> Response:
         return Json({"status": "ok"})
@@ -36,9 +49,12 @@ def build_app(
 
     routes = [
         Route(way.path, endpoint(door.name, way.path, door.shape, way.handler, service, keys), methods=[way.method])
-        for door in DOORS
+        for door in doors
         for way in door.ways
     ]
     routes += [Route("/health", health), Route("/ready", ready), Route("/metrics", metrics)]
+    routes.append(Route("/", start))
+    if explorers is not None:
+        routes.append(Route("/look/{name}/", explorers.show))
     cors = Middleware(CORSMiddleware, allow_origins=[*origins], allow_methods=["*"], allow_headers=["*"])
     return Starlette(routes=routes, middleware=[cors] if origins else [])

@@ -50,6 +50,9 @@ def serve(
     connections: Annotated[
         int, typer.Option("--max-connections", help="Open at a time.")
     ] = DEFAULTS.connections,
+    look: Annotated[
+        bool, typer.Option("--look", help="The explorer too, at /look/NAME/: a second copy of each model.")
+    ] = False,
     warm: Annotated[bool, typer.Option("--warm", help="Ask every model once before serving.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Log mistakes only, not every request.")] = False,
     certificate: Annotated[Path | None, typer.Option("--ssl-certfile", help="For HTTPS.")] = None,
@@ -81,6 +84,7 @@ def serve(
         origins=origins or [],
         device=device,
         precision=precision,
+        look=look,
         warm=warm,
         quiet=quiet,
         console=Console(),

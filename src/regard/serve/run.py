@@ -20,6 +20,7 @@ from regard.config import ConfigError
 from regard.serve.app import build_app
 from regard.serve.connection import Connection
 from regard.serve.limits import Limits
+from regard.serve.looking import Explorers
 from regard.serve.models import Named
 from regard.serve.service import Service
 from regard.tasks.base.faster import Precision
@@ -44,7 +45,9 @@ class _Lines(logging.Formatter):
 def _without_text(error: BaseException) -> list[str]:
     """What it is and where it came from; what it says may have a caller's text in it."""
     before = error.__cause__ or error.__context__
-    places = [f"{each.filename}:{each.lineno} {each.name}" for each in traceback.extract_tb(error.__traceback__)]
+    places = [
+        f"{each.filename}:{each.lineno} {each.name}" for each in traceback.extract_tb(error.__traceback__)
+    ]
     return [*([] if before is None else _without_text(before)), *places, type(error).__name__]
 
 
@@ -69,6 +72,7 @@ def run(
     origins: Sequence[str],
     device: str,
     precision: Precision | None,
+    look: bool,
     warm: bool,
     quiet: bool,
     console: Console,
@@ -89,7 +93,8 @@ def run(
     service = Service(named, limits=limits, device=device, precision=precision)
     if warm:
         service.warm()
-    app = build_app(lambda: service, keys=allowed, origins=origins)
+    explorers = Explorers(lambda: service, device) if look else None
+    app = build_app(lambda: service, keys=allowed, origins=origins, explorers=explorers)
     config = uvicorn.Config(
         app,
         host=host,
@@ -107,11 +112,15 @@ def run(
     server = _Server(config, service, console)
     again = threading.Lock()
     if hasattr(signal, "SIGHUP"):
-        signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=_reload, args=(service, again)).start())
+        signal.signal(
+            signal.SIGHUP, lambda *_: threading.Thread(target=_reload, args=(service, again)).start()
+        )
     for each in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again when it has ended in good order
         signal.signal(each, lambda *_: None)
     server.run()
     service.close()
+    if explorers is not None:
+        explorers.close()
 
 
 def _reload(service: Service, again: threading.Lock) -> None:

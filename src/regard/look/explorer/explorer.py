@@ -12,7 +12,8 @@ import inspect
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, cast, get_args, get_type_hints
 
@@ -110,15 +111,14 @@ class Explorer:
         answer = self.questions[question]
         checked = checked_arguments(question, answer, given)
         with self._lock:
-            with warnings.catch_warnings(record=True) as warned:
-                warnings.simplefilter("always")
+            with _own_warnings() as warned:
                 try:
                     found = answer(self, **checked)
                 except Refused:
                     raise
                 except (ValueError, TypeError, ConfigError, DataError) as error:
                     raise Refused(str(error)) from error
-            return {**found, "warned": [str(each.message) for each in warned]} if warned else found
+            return {**found, "warned": warned} if warned else found
 
     def traced(self, text: str, second: str | None = None, to: str | None = None) -> TracedText:
         """The pass of a text, with all that can be looked at: of a translator, with `second` as the
@@ -156,6 +156,21 @@ class Explorer:
         if longest is not None and (count := len(self.tokenizer.encode(text))) >= longest:
             raise Refused(f"the text has {count:,} tokens, but the model reads {longest:,} at most")
         return trace_generation(cast(Generator, self.task), text, max_tokens=0, what=what)
+
+
+@contextmanager
+def _own_warnings() -> Iterator[list[str]]:
+    """What this thread is warned of. Another's may be about a text that is none of this reader's business."""
+    own, warned = threading.get_ident(), list[str]()
+
+    def keep(message: Warning | str, *about: Any, **settings: Any) -> None:
+        if threading.get_ident() == own:
+            warned.append(str(message))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = keep
+        yield warned
 
 
 def checked_arguments(name: str, question: Question, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,8 @@ async function start() {
   document.getElementById('about').textContent = `${about.name}: ${about.kind}, ${size} parameters`;
   document.title = `${about.name} · regard`;
 
-  drawFrame(own);
+  followColours();
+  drawTabs(own);
   let width = innerWidth;
   addEventListener('resize', () => { if (innerWidth !== width) { width = innerWidth; redraw(); } });
   const openView = () => open(own.some((each) => each.name === state.view) ? state.view : own[0].name);

@@ -7,6 +7,7 @@ from starlette.responses import Response
 from regard.serve.asking import Ask, Json
 from regard.serve.doors import Door, Way
 from regard.serve.service import RefusedError
+from regard.tasks.registry import get_task
 
 
 async def translate(ask: Ask) -> Response:
@@ -86,6 +87,35 @@ async def fill(ask: Ask) -> Response:
     return _results(served.name, [each.to_dict() for each in found], several)
 
 
+async def about(ask: Ask) -> Response:
+    """What is served: all that a page must know to ask for the rest. Languages that are not known are null."""
+    models, limits = ask.service.models, ask.service.limits
+    names = ("texts", "characters", "body", "alternatives", "max_tokens")
+    pairs = [
+        {"model": each.name, "source": each.source, "target": target, "aligns": _aligns(each.predictor)}
+        for each in models.translators()
+        for target in each.targets or (None,)
+    ]
+    return Json(
+        {
+            "models": [
+                {"name": each.name, "task": each.task, "noun": get_task(each.task).noun} for each in models
+            ],
+            "pairs": pairs,
+            "limits": {name: getattr(limits, name) for name in names},
+        }
+    )
+
+
+def _aligns(translator: Any) -> bool:
+    """Whether it can tell which word came from which."""
+    try:
+        translator.options(align=True)
+    except ValueError:
+        return False
+    return True
+
+
 def _too_long(ask: Ask, default: str) -> str:
     value: str = ask.value("too_long", str, default)
     if value not in ("cut", "windows", "error"):
@@ -107,5 +137,6 @@ OWN = Door(
         Way("POST", "/v1/answer", answer),
         Way("POST", "/v1/embed", embed),
         Way("POST", "/v1/fill", fill),
+        Way("GET", "/v1/about", about),
     ],
 )

@@ -33,13 +33,16 @@ function dark(on) {
   document.getElementById('theme').textContent = on ? 'light' : 'dark';
 }
 
-/** The tabs of these views, which arrow keys move between, and the switch of the colours. */
-function drawFrame(own) {
+/** Light or dark as the machine has it, until the switch is used. */
+function followColours() {
   const preferred = matchMedia('(prefers-color-scheme: dark)');
   dark(preferred.matches);
   preferred.addEventListener('change', () => { dark(preferred.matches); redraw(); });
   document.getElementById('theme').addEventListener('click', () => { dark(!isDark()); redraw(); });
+}
 
+/** The tabs of these views; arrow keys move between them. */
+function drawTabs(own) {
   const tabs = document.getElementById('tabs');
   put(tabs, own.map((each) => el('button', {
     type: 'button', role: 'tab', id: `tab-${each.name}`, 'aria-controls': 'view', on: { click: () => open(each.name) },

@@ -72,7 +72,7 @@ const shown = (token) => (token === '' ? '∅' : token.replace(/\n/g, '↵').rep
 let redrawing = 0;
 function redraw() {
   if (redrawing) return;
-  redrawing = requestAnimationFrame(() => { redrawing = 0; drawView(); });
+  redrawing = requestAnimationFrame(() => { redrawing = 0; if (state.view) drawView(); });
 }
 
 function drawView() {
@@ -122,5 +122,5 @@ function differing(text, other) {
   while (before < fewer && words[before] === own[before]) before += 1;
   while (after < fewer - before && words.at(-1 - after) === own.at(-1 - after)) after += 1;
   const middle = words.slice(before, words.length - after).join(' ');
-  return [words.slice(0, before).join(' '), ' ', el('b', {}, middle), ' ', words.slice(words.length - after).join(' ')];
+  return [words.slice(0, before).join(' '), before ? ' ' : null, middle ? [el('b', {}, middle), ' '] : null, words.slice(words.length - after).join(' ')];
 }
