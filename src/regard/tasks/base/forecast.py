@@ -23,7 +23,7 @@ LITTLE = 1 / 3
 """A limit of time that allows for less than this share of the usual steps is told to be too small."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Timing:
     """In seconds."""
 
@@ -62,7 +62,7 @@ def _seconds(job: Job, work: Callable[[int], object], number: int) -> float:
     return time.perf_counter() - began
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Forecast:
     job: Job
     timing: Timing
