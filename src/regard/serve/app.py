@@ -11,6 +11,8 @@ from starlette.routing import Route
 
 from regard.serve.asking import Json, endpoint
 from regard.serve.doors import Door
+from regard.serve.doors.deepl import DEEPL
+from regard.serve.doors.libretranslate import LIBRETRANSLATE
 from regard.serve.doors.openai import OPENAI
 from regard.serve.doors.own import OWN
 from regard.serve.doors.tei import TEI
@@ -18,7 +20,7 @@ from regard.serve.looking import Explorers
 from regard.serve.page import page, page_response
 from regard.serve.service import Service
 
-DOORS: tuple[Door, ...] = (OWN, OPENAI, TEI)
+DOORS: tuple[Door, ...] = (OWN, OPENAI, TEI, LIBRETRANSLATE, DEEPL)
 
 
 def build_app(
@@ -48,7 +50,20 @@ def build_app(
         return PlainTextResponse(service().metrics.page(), media_type="text/plain; version=0.0.4")
 
     routes = [
-        Route(way.path, endpoint(door.name, way.path, door.shape, way.handler, service, keys), methods=[way.method])
+        Route(
+            way.path,
+            endpoint(
+                door.name,
+                way.path,
+                door.shape,
+                way.handler,
+                service,
+                keys,
+                public=way.public,
+                stranger=door.stranger,
+            ),
+            methods=[way.method],
+        )
         for door in doors
         for way in door.ways
     ]

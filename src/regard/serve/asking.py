@@ -4,8 +4,9 @@ import asyncio
 import hmac
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
 
 import orjson
 from starlette.datastructures import UploadFile
@@ -19,6 +20,9 @@ from regard.serve.line import BusyError, ClosedError, LateError
 from regard.serve.service import RefusedError, Service
 
 LOG = logging.getLogger("regard.serve")
+Kept = TypeVar("Kept")
+FIELDS = 1000
+"""Of a form."""
 
 
 class Json(Response):
@@ -31,21 +35,24 @@ class Json(Response):
 class Ask:
     """One request."""
 
-    def __init__(self, request: Request, service: Service, keys: Sequence[str]) -> None:
-        self.request, self.service, self._keys = request, service, keys
+    def __init__(
+        self, request: Request, service: Service, keys: Sequence[str], *, public: bool = False
+    ) -> None:
+        """`keys` are those that may ask, anyone if there are none, or if it is `public`."""
+        self.request, self.service, self._keys, self._public = request, service, keys, public
         self.fields: Mapping[str, Any] = {}
         self._size = 0
         self.caller = "" if request.client is None else request.client.host
 
     async def read(self) -> None:
-        """The fields of the body: JSON, or a form; of a GET, of the address. Then who asks is checked: a key
-        may stand among them."""
-        if self.request.method == "GET":
-            self.fields = dict(self.request.query_params)
-        else:
+        """The fields of the body, JSON or a form, and of the address. Then who asks is checked: a key may
+        stand among them."""
+        self.fields = dict(self.request.query_params)
+        sent = self.request.method not in ("GET", "DELETE")
+        if sent or self.request.headers.get("content-length", "0") != "0":
             try:
                 async with asyncio.timeout(self.service.limits.sending):
-                    self.fields = await self._body()
+                    self.fields = {**self.fields, **await self._body()}
             except TimeoutError:
                 raise RefusedError("the body did not come in time", 408) from None
         self._check_key()
@@ -54,12 +61,20 @@ class Ask:
         kind = self.request.headers.get("content-type", "")
         self._check_size(self.request.headers.get("content-length"))
         request = Request(self.request.scope, self._receive)
-        if kind.startswith(("application/x-www-form-urlencoded", "multipart/form-data")):
-            form = await request.form(max_files=1, max_fields=1000)
-            several = {key: form.getlist(key) for key in form}
-            return {key: values if len(values) > 1 else values[0] for key, values in several.items()}
+        if kind.startswith("multipart/form-data"):
+            form = await request.form(max_files=1, max_fields=FIELDS)
+            return _gathered(form.multi_items())
+        body = b"".join([part async for part in request.stream()])
+        if kind.startswith("application/x-www-form-urlencoded"):
+            try:
+                pairs = parse_qsl(
+                    body.decode(), keep_blank_values=True, max_num_fields=FIELDS, errors="strict"
+                )
+            except ValueError as error:
+                raise RefusedError(f"the form cannot be read: {error}") from error
+            return _gathered(pairs)
         try:
-            fields = orjson.loads(b"".join([part async for part in request.stream()]))
+            fields = orjson.loads(body)
         except orjson.JSONDecodeError as error:
             raise RefusedError(f"the body is no JSON: {error}") from error
         if not isinstance(fields, dict):
@@ -79,15 +94,28 @@ class Ask:
             raise RefusedError(f"a body of {size!s:.20} bytes: at most {most:,} are taken", 413)
 
     def _check_key(self) -> None:
-        if not self._keys:
+        if not self._keys or self._public:
             return
         header = self.request.headers.get("authorization", "")
         given = header.partition(" ")[2] if " " in header else header
-        given = given or self.request.headers.get("x-api-key", "") or str(self.fields.get("api_key") or "")
+        given = given or self.request.headers.get("x-api-key", "")
+        given = given or str(self.fields.get("api_key") or self.fields.get("auth_key") or "")
         found = [each for each in self._keys if hmac.compare_digest(each.encode(), given.encode())]
         if not found:
             raise RefusedError("no valid key: send it as Authorization: Bearer KEY", 401)
         self.caller = f"key {self._keys.index(found[0])}"
+
+    @property
+    def keys_needed(self) -> bool:
+        return bool(self._keys)
+
+    def kept(self, kind: type[Kept]) -> Kept:
+        """What a door remembers from one request to the next: one of this kind in an application."""
+        state = self.request.app.state
+        if not hasattr(state, kind.__name__):
+            setattr(state, kind.__name__, kind())
+        found: Kept = getattr(state, kind.__name__)
+        return found
 
     def value(self, name: str, kind: type | tuple[type, ...], default: Any = None) -> Any:
         """A field, of this type; a number or truth value may come as text, as forms have it."""
@@ -142,6 +170,14 @@ class Ask:
         return value
 
 
+def _gathered(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """A field that comes several times is a list."""
+    several: dict[str, list[Any]] = {}
+    for key, value in pairs:
+        several.setdefault(key, []).append(value)
+    return {key: values if len(values) > 1 else values[0] for key, values in several.items()}
+
+
 def _named(kind: type | tuple[type, ...]) -> str:
     names = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", list: "a list"}
     return " or ".join(
@@ -155,10 +191,18 @@ Shape = Callable[[str, int], Any]
 
 
 def endpoint(
-    door: str, path: str, shape: Shape, handler: Handler, service: Callable[[], Service], keys: Sequence[str]
+    door: str,
+    path: str,
+    shape: Shape,
+    handler: Handler,
+    service: Callable[[], Service],
+    keys: Sequence[str],
+    *,
+    public: bool = False,
+    stranger: int = 401,
 ) -> Callable[[Request], Awaitable[Response]]:
     """What a route calls: a handler, its errors told in the door's own shape, counted and timed. `path` is
-    what the log says: what was asked for may hold someone's text."""
+    what the log says: what was asked for may hold someone's text. A `stranger` is told so by this status."""
 
     def refusal(why: str, status: int, seconds: int | None = None) -> Response:
         headers = {} if seconds is None else {"Retry-After": str(seconds)}
@@ -166,11 +210,11 @@ def endpoint(
 
     async def answer(request: Request) -> Response:
         try:
-            ask = Ask(request, service(), keys)
+            ask = Ask(request, service(), keys, public=public)
             await ask.read()
             return await handler(ask)
         except RefusedError as error:
-            return refusal(str(error), error.status)
+            return refusal(str(error), stranger if error.status == 401 else error.status)
         except BusyError as error:
             return refusal(str(error), 429, error.seconds)
         except ClosedError as error:

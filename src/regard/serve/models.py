@@ -137,8 +137,11 @@ class Models:
             if reads and any(same(own, target) for own in each.targets):
                 return each
         pairs = {f"{each.source or '*'}-{to}" for each in self.translators() for to in each.targets}
-        there = f"there are {', '.join(sorted(pairs))}" if pairs else "of none are the languages known here"
-        raise LookupError(f"no model translates from {source or 'any language'} to {target}: {there}")
+        there = f"there are {', '.join(sorted(pairs))}" if pairs else "the languages of none are known"
+        raise LookupError(
+            f"no model translates from {source or 'any language'} to {target}: {there}; to serve one for it, "
+            f"name its folder so: regard serve {source or 'en'}-{target}=FOLDER"
+        )
 
 
 def same(one: str, other: str) -> bool:

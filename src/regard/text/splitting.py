@@ -62,15 +62,15 @@ def join(outputs: Sequence[str], text: str, spans: Sequence[Span]) -> str:
 
 
 def _glue(before: str, after: str, text: str, end: int, start: int) -> str:
-    if _spaceless(before) or _spaceless(after):
+    if spaceless(before) or spaceless(after):
         return ""
     if end < start:
         return text[end:start]
-    torn = all(char.isalnum() and not _spaceless(char) for char in text[end - 1 : end + 1])
+    torn = all(char.isalnum() and not spaceless(char) for char in text[end - 1 : end + 1])
     return "" if torn else " "
 
 
-def _spaceless(char: str) -> bool:
+def spaceless(char: str) -> bool:
     """Whether a script is written without spaces: wide characters, but for those of Korean."""
     return unicodedata.east_asian_width(char) in "WF" and not "가" <= char <= "힣"
 

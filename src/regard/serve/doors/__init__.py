@@ -13,6 +13,8 @@ class Way:
     method: str
     path: str
     handler: Handler
+    public: bool = False
+    """It takes no key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,3 +23,5 @@ class Door:
     shape: Shape
     """What an error looks like: shape(why, status)."""
     ways: Sequence[Way]
+    stranger: int = 401
+    """The status that tells someone without a key so."""

@@ -1,0 +1,87 @@
+"""Which language a text is in, by py3langid; it is loaded when it is first asked.
+
+A confidence is the language's share among all languages that are known, in percent, also where only those
+that are served come into question: a short text, or one in another language, has a low one.
+"""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from regard.serve.languages import base, name_of
+from regard.serve.service import RefusedError
+
+READ = 2000
+"""Characters that are looked at."""
+SURE = 90.0
+"""From this confidence on, a text is taken to be in no other language."""
+LIKELY = 5.0
+"""From this confidence on, a language is named as one of several."""
+SHORT = 40
+"""Characters that are too few to tell a language by, where there are other texts."""
+_TAGS = re.compile("<[^<>]*>")
+NONE = "zxx"
+"""What has no language, to py3langid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Detected:
+    language: str
+    confidence: float
+    """In percent."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"language": self.language, "confidence": round(self.confidence, 1)}
+
+
+@cache
+def _identifier() -> Any:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
+async def rank(text: str) -> list[Detected]:
+    """All languages, the likeliest first."""
+    identifier = await asyncio.to_thread(_identifier)
+    ranked: list[tuple[str, float]] = identifier.rank(text[:READ])
+    return [Detected(code, 100 * share) for code, share in ranked if code != NONE]
+
+
+async def candidates(text: str, languages: Sequence[str]) -> list[Detected]:
+    """Those of these languages that come into question, the likeliest first; or another one, if it is surely
+    that."""
+    ranked = await rank(text)
+    known = {base(each) for each in languages}
+    if ranked[0].confidence < SURE:
+        ranked = [each for each in ranked if each.language in known] or ranked
+    return [ranked[0], *(each for each in ranked[1:] if each.confidence >= LIKELY)]
+
+
+async def sources(texts: Sequence[str], target: str, languages: Sequence[str] | None) -> list[Detected]:
+    """The language of each text, one of those from which there is a way to the target (None for any), or
+    the target, if it is surely that; an error if it is surely another one. Short texts are taken to be in
+    the language of all together."""
+    plain = [_TAGS.sub(" ", text[: 4 * READ]) for text in texts]
+    whole = " ".join(plain)
+    return [await _source(whole if len(text) < SHORT else text, target, languages) for text in plain]
+
+
+async def _source(text: str, target: str, languages: Sequence[str] | None) -> Detected:
+    ranked = await rank(text)
+    best = ranked[0]
+    if languages is None or (best.confidence >= SURE and best.language == base(target)):
+        return best
+    names = {base(each): each for each in reversed(languages)}
+    if best.confidence >= SURE and best.language not in names:
+        raise RefusedError(
+            f"the text seems to be in {name_of(best.language)} ({best.language}); what is served translates to "
+            f"{target} from {', '.join(languages)}: name the language, if it is one of these"
+        )
+    fitting = [each for each in ranked if each.language in names]
+    if not fitting:  # py3langid knows none of them
+        return Detected(languages[0], 0.0)
+    return Detected(names[fitting[0].language], fitting[0].confidence)

@@ -1,0 +1,196 @@
+"""LibreTranslate's: translations of texts, HTML and files, languages, and which one a text is in.
+
+NeMo Curator asks the same path for {"texts", "src_lang", "tgt_lang"} and reads {"translations"}.
+"""
+
+import re
+import secrets
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Literal
+from urllib.parse import quote
+
+from starlette.responses import Response
+
+from regard.serve.asking import Ask, Json
+from regard.serve.detect import Detected, candidates, sources
+from regard.serve.documents import translate_documents
+from regard.serve.doors import Door, Way
+from regard.serve.languages import CODE, name_of, served_pairs, sources_of
+from regard.serve.service import RefusedError
+from regard.text.scanning import Syntax
+
+FILES: dict[str, tuple[Literal["text", "html"], str]] = {
+    ".txt": ("text", "text/plain"),
+    ".html": ("html", "text/html"),
+    ".htm": ("html", "text/html"),
+}
+"""Kinds of files that are translated: how they are read, and what they are called."""
+KEPT_FILES, KEPT_SECONDS = 100, 3600.0
+
+
+async def translate(ask: Ask) -> Response:
+    curator = "texts" in ask.fields and "q" not in ask.fields
+    texts, several = ask.texts("texts" if curator else "q")
+    source, target = _languages(ask, *(("src_lang", "tgt_lang") if curator else ("source", "target")))
+    kind = ask.value("format", str, "text")
+    if kind not in ("text", "html"):
+        raise RefusedError(f"format={kind!r:.40} is none of text, html")
+    most = ask.whole("alternatives", 0, ask.service.limits.alternatives - 1, least=0)
+    languages = await _sources(ask, texts, source, target)
+    found = await translate_documents(
+        ask, texts, [each.language for each in languages], target, Syntax(kind=kind), alternatives=most
+    )
+    if curator:
+        return Json({"translations": [each[0] for each in found]})
+    answer: dict[str, list[Any]] = {"translatedText": [each[0] for each in found]}
+    if source == "auto":
+        answer["detectedLanguage"] = [each.to_dict() for each in languages]
+    if most:
+        answer["alternatives"] = [each[1:] for each in found]
+    return Json(answer if several else {key: values[0] for key, values in answer.items()})
+
+
+def _languages(ask: Ask, source: str, target: str) -> tuple[str, str]:
+    found = []
+    for name, default in ((source, "auto"), (target, None)):
+        code = ask.value(name, str, default)
+        if code is None:
+            raise RefusedError(f"{name} is missing: give the code of a language, such as de")
+        if code != "auto" and not CODE.fullmatch(code):
+            raise RefusedError(f"{name}={code!r:.40} is not the code of a language, such as de")
+        found.append(code)
+    if found[1] == "auto":
+        raise RefusedError(f"{target}='auto': give the code of a language, such as de")
+    return found[0], found[1]
+
+
+async def _sources(ask: Ask, texts: list[str], source: str, target: str) -> list[Detected]:
+    if source != "auto":
+        return [Detected(source, 100.0)] * len(texts)
+    fitting = sources_of(ask.service.models, target)
+    if fitting == []:
+        ask.service.models.pair(None, target)  # tells that there is none, and which there are
+    return await sources(texts, target, fitting)
+
+
+async def languages(ask: Ask) -> Response:
+    """Each can be translated to itself: it stays as it is."""
+    pairs = served_pairs(ask.service.models)
+    codes = sorted({*pairs, *chain.from_iterable(pairs.values())})
+    return Json(
+        [
+            {"code": code, "name": name_of(code), "targets": sorted({code, *pairs.get(code, ())})}
+            for code in codes
+        ]
+    )
+
+
+async def detect(ask: Ask) -> Response:
+    texts, _ = ask.texts("q")
+    text = " ".join(texts)
+    if not text.strip():
+        raise RefusedError("q is empty: give a text")
+    pairs = served_pairs(ask.service.models)
+    found = await candidates(text, [*pairs, *chain.from_iterable(pairs.values())])
+    return Json([each.to_dict() for each in found])
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    name: str
+    content: bytes
+    kind: str
+    until: float
+
+
+class _Files:
+    """Translated files, for a while."""
+
+    def __init__(self) -> None:
+        self._files: OrderedDict[str, _File] = OrderedDict()
+
+    def put(self, file: _File) -> str:
+        """The name by which it can be had; it cannot be guessed."""
+        now = time.monotonic()
+        for key in [key for key, each in self._files.items() if each.until < now]:
+            del self._files[key]
+        while len(self._files) >= KEPT_FILES:
+            self._files.popitem(last=False)
+        key = secrets.token_urlsafe(16)
+        self._files[key] = file
+        return key
+
+    def get(self, key: str) -> _File | None:
+        file = self._files.get(key)
+        return None if file is None or file.until < time.monotonic() else file
+
+
+async def translate_file(ask: Ask) -> Response:
+    upload = ask.upload("file")
+    name = re.sub(r"[^\w.\- ]", "_", (upload.filename or "").replace("\\", "/").rpartition("/")[2])[-100:]
+    ending = re.search(r"\.\w+$", name.lower())
+    if ending is None or ending[0] not in FILES:
+        raise RefusedError(
+            f"{name or 'the file'}: {ending[0] if ending else 'a name without an ending'} is not supported; "
+            f"there are {', '.join(FILES)}"
+        )
+    source, target = _languages(ask, "source", "target")
+    try:
+        text = (await upload.read()).decode()
+    except UnicodeDecodeError as error:
+        raise RefusedError(f"{name}: byte {error.start} is not UTF-8; save the file as UTF-8") from error
+    ask.check_texts([text])
+    kind, media = FILES[ending[0]]
+    (language,) = await _sources(ask, [text], source, target)
+    found = await translate_documents(ask, [text], [language.language], target, Syntax(kind=kind))
+    until = time.monotonic() + KEPT_SECONDS
+    stem = name[: -len(ending[0])]
+    file = _File(f"{stem}_{target}{ending[0]}", found[0][0].encode(), media, until)
+    key = ask.kept(_Files).put(file)
+    return Json({"translatedFileUrl": f"{ask.request.base_url}download_file/{key}"})
+
+
+async def download_file(ask: Ask) -> Response:
+    file = ask.kept(_Files).get(ask.request.path_params["key"])
+    if file is None:
+        raise RefusedError("no such file: translated files are kept for an hour", 404)
+    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(file.name)}"}
+    return Response(file.content, media_type=f"{file.kind}; charset=utf-8", headers=headers)
+
+
+async def settings(ask: Ask) -> Response:
+    """What LibreTranslate's page, and apps made for it, begin with."""
+    pairs = served_pairs(ask.service.models)
+    source = next((code for code, targets in pairs.items() if targets), None)
+    target = pairs[source][0] if source else None
+    named = [None if code is None else {"code": code, "name": name_of(code)} for code in (source, target)]
+    return Json(
+        {
+            "charLimit": ask.service.limits.characters,
+            "frontendTimeout": 500,
+            "apiKeys": ask.keys_needed,
+            "keyRequired": ask.keys_needed,
+            "suggestions": False,
+            "filesTranslation": True,
+            "supportedFilesFormat": [*FILES],
+            "language": {"source": named[0], "target": named[1]},
+        }
+    )
+
+
+LIBRETRANSLATE = Door(
+    "libretranslate",
+    lambda why, status: {"error": why},
+    [
+        Way("POST", "/translate", translate),
+        Way("GET", "/languages", languages, public=True),
+        Way("POST", "/detect", detect),
+        Way("POST", "/translate_file", translate_file),
+        Way("GET", "/download_file/{key}", download_file, public=True),
+        Way("GET", "/frontend/settings", settings, public=True),
+    ],
+    stranger=403,
+)

@@ -1,0 +1,65 @@
+"""Languages by their codes: their names, and which of them are served."""
+
+import re
+
+from regard.serve.models import Models, Served, same
+
+_NAMES = """
+af Afrikaans, am Amharic, ar Arabic, as Assamese, az Azerbaijani, be Belarusian, bg Bulgarian, bn Bengali,
+bo Tibetan, br Breton, bs Bosnian, ca Catalan, ceb Cebuano, co Corsican, cs Czech, cy Welsh, da Danish,
+de German, el Greek, en English, eo Esperanto, es Spanish, et Estonian, eu Basque, fa Persian, fi Finnish,
+fil Filipino, fo Faroese, fr French, fy Western Frisian, ga Irish, gd Scottish Gaelic, gl Galician,
+gn Guarani, gu Gujarati, ha Hausa, haw Hawaiian, he Hebrew, hi Hindi, hr Croatian, hsb Upper Sorbian,
+ht Haitian Creole, hu Hungarian, hy Armenian, id Indonesian, ig Igbo, is Icelandic, it Italian, ja Japanese,
+jv Javanese, ka Georgian, kk Kazakh, km Khmer, kn Kannada, ko Korean, ku Kurdish, ky Kyrgyz, la Latin,
+lb Luxembourgish, lo Lao, lt Lithuanian, lv Latvian, mg Malagasy, mi Maori, mk Macedonian, ml Malayalam,
+mn Mongolian, mr Marathi, ms Malay, mt Maltese, my Burmese, nb Norwegian Bokmål, ne Nepali, nl Dutch,
+nn Norwegian Nynorsk, no Norwegian, oc Occitan, or Odia, pa Punjabi, pl Polish, ps Pashto, pt Portuguese,
+ro Romanian, ru Russian, rw Kinyarwanda, sa Sanskrit, sd Sindhi, si Sinhala, sk Slovak, sl Slovenian,
+sm Samoan, sn Shona, so Somali, sq Albanian, sr Serbian, st Southern Sotho, su Sundanese, sv Swedish,
+sw Swahili, ta Tamil, te Telugu, tg Tajik, th Thai, ti Tigrinya, tk Turkmen, tl Tagalog, tr Turkish,
+tt Tatar, ug Uyghur, uk Ukrainian, ur Urdu, uz Uzbek, vi Vietnamese, wo Wolof, xh Xhosa, yi Yiddish,
+yo Yoruba, zh Chinese, zu Zulu
+"""
+NAMES = dict(each.split(maxsplit=1) for each in " ".join(_NAMES.split()).split(", "))
+"""In English, by ISO code."""
+
+
+CODE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
+"""What the code of a language looks like."""
+
+
+def base(code: str) -> str:
+    """Without the region: de for de-AT."""
+    return re.split("[-_]", code)[0].lower()
+
+
+def name_of(code: str) -> str:
+    """The code itself for a language that has no name here; the region in brackets."""
+    name = NAMES.get(base(code), base(code))
+    region = re.split("[-_]", code)[1:]
+    return f"{name} ({region[0].upper()})" if region else name
+
+
+def served_pairs(models: Models) -> dict[str, list[str]]:
+    """The targets of each source. A model of which only the targets are known is taken to read those."""
+    pairs: dict[str, list[str]] = {}
+    for each in models.translators():
+        for source in [each.source] if each.source else each.targets:
+            own = pairs.setdefault(source, [])
+            own += [target for target in each.targets if target not in own and not same(target, source)]
+    return pairs
+
+
+def sources_of(models: Models, target: str) -> list[str] | None:
+    """From which languages there is a way to a target; None if a model reads any."""
+    fitting = [each for each in models.translators() if any(same(own, target) for own in each.targets)]
+    if any(each.source is None for each in fitting):
+        return None
+    return [each.source for each in fitting if each.source]
+
+
+def own_code(served: Served, target: str) -> str:
+    """The target as the model calls it: de for DE and de-AT."""
+    exact = [own for own in served.targets if own.lower() == target.lower()]
+    return (exact or [own for own in served.targets if same(own, target)] or [target])[0]

@@ -1,0 +1,204 @@
+"""Tags, comments and text of HTML and XML, and where blocks begin and end. Any text can be read.
+
+Tags that part blocks: those of blocks (`<p>`, `<li>`, `<br>`), those whose other one is missing, and all that
+have such within. In XML, where no tag has a meaning, those that have nothing but line ends between them.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+_BLOCKS = """
+address article aside blockquote body br button caption center col colgroup dd details dialog dir div dl dt
+fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html iframe
+legend li link main menu meta nav noscript object ol optgroup option p pre script section select style summary
+table tbody td template tfoot th thead title tr ul video
+"""
+_VOID = "area base br col embed hr img input link meta param source track wbr"
+BLOCKS, VOID = frozenset(_BLOCKS.split()), frozenset(_VOID.split())
+OPTIONAL = frozenset(["dd", "dt", "li", "option", "p", "td", "th", "tr"])
+"""Their end may be left out before the next one."""
+RAW = frozenset(("script", "style", "textarea"))
+"""What is in them are no tags."""
+OPAQUE = frozenset(["code", "kbd", "math", "pre", "samp", "script", "style", "svg", "template", "textarea"])
+"""Not translated."""
+PICTURES = frozenset(("svg",))
+DEEPEST = 100
+"""Elements within elements; those further in part blocks."""
+
+_TAG = re.compile(r"""<(/?)([A-Za-z][^\s/<>"'=]*+)((?:[^<>"']++|"[^"]*+"|'[^']*+')*+)>""")
+_UNTRANSLATED = re.compile(
+    r"""\stranslate\s*=\s*["']?no\b|\sclass\s*=\s*(?:"[^"]*\bnotranslate\b|'[^']*\bnotranslate\b|notranslate\b)""",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Syntax:
+    """How a text is read."""
+
+    kind: Literal["text", "html", "xml"] = "text"
+    lines: bool = True
+    """A plain text's lines are blocks, and stay lines; else it is one."""
+    opaque: frozenset[str] = frozenset()
+    """More elements that are not translated."""
+    splitting: frozenset[str] = frozenset()
+    """More tags that part blocks."""
+    joining: frozenset[str] = frozenset()
+    """Tags that do not."""
+    outline: bool = True
+    """In XML, an element that holds elements and no text of its own parts them."""
+
+
+@dataclass(slots=True, eq=False)
+class Token:
+    kind: Literal["text", "open", "close", "mark"]
+    raw: str
+    name: str = ""
+    pair: int | None = None
+    """Of a tag: where its other one is."""
+    parts: bool = False
+    """Two blocks."""
+    stands: bool = False
+    """Of a mark: it stands for words."""
+
+
+def scan(text: str, syntax: Syntax) -> list[Token]:
+    """One after the other; together they are the text. Elements that are not translated are one."""
+    tokens = [*_collapsed([*_scan(text, syntax)], syntax)]
+    _match(tokens, syntax)
+    _part(tokens, syntax)
+    return tokens
+
+
+def _scan(text: str, syntax: Syntax) -> Iterator[Token]:
+    """Tags, comments and text, one after the other; together they are the text."""
+    done = at = 0
+    while (at := text.find("<", at)) >= 0:
+        found = _TAG.match(text, at)
+        if found is not None:
+            token = _tag(found, syntax)
+            end = found.end()
+            if token.kind == "open" and token.name in RAW and syntax.kind == "html":
+                closing = re.compile(rf"</{token.name}\s*>", re.IGNORECASE).search(text, end)
+                token = Token("mark", "", token.name, parts=token.name in BLOCKS)
+                end = len(text) if closing is None else closing.end()
+        elif (end := _special(text, at)) > 0:
+            token = Token("mark", "")
+        else:
+            at += 1
+            continue
+        if done < at:
+            yield Token("text", text[done:at])
+        token.raw = text[at:end]
+        yield token
+        done = at = end
+    if done < len(text):
+        yield Token("text", text[done:])
+
+
+def _special(text: str, at: int) -> int:
+    """Where a comment, a declaration or the like ends that begins here; 0 if none does."""
+    for begins, ends in (("<!--", "-->"), ("<![CDATA[", "]]>"), ("<?", "?>"), ("<!", ">")):
+        if text.startswith(begins, at):
+            found = text.find(ends, at + len(begins))
+            return len(text) if found < 0 else found + len(ends)
+    return 0
+
+
+def _tag(found: re.Match[str], syntax: Syntax) -> Token:
+    name = found[2].lower() if syntax.kind == "html" else found[2]
+    if found[1]:
+        return Token("close", "", name)
+    if found[3].endswith("/") or (syntax.kind == "html" and name in VOID):
+        return Token("mark", "", name, parts=_parts_blocks(name, syntax), stands=syntax.kind == "xml")
+    return Token("open", "", name)
+
+
+def _parts_blocks(name: str, syntax: Syntax) -> bool:
+    own = syntax.kind == "html" and name in BLOCKS
+    return (own or name in syntax.splitting) and name not in syntax.joining
+
+
+def _match(tokens: Sequence[Token], syntax: Syntax) -> None:
+    """Find each tag's other one. A closing tag ends what was opened within and never closed."""
+    for token in tokens:
+        token.pair = None
+    stack: list[int] = []
+    for i, token in enumerate(tokens):
+        if token.kind == "open":
+            html_ = syntax.kind == "html"
+            if html_ and stack and token.name in OPTIONAL and tokens[stack[-1]].name == token.name:
+                stack.pop()
+            if len(stack) < DEEPEST:
+                stack.append(i)
+        elif token.kind == "close":
+            depth = next(
+                (d for d in reversed(range(len(stack))) if tokens[stack[d]].name == token.name), None
+            )
+            if depth is not None:
+                token.pair, tokens[stack[depth]].pair = stack[depth], i
+                del stack[depth:]
+
+
+def _collapsed(tokens: Sequence[Token], syntax: Syntax) -> Iterator[Token]:
+    """Elements that are not translated, and in XML those that are empty, become marks."""
+    _match(tokens, syntax)
+    own = OPAQUE if syntax.kind == "html" else frozenset[str]()
+    i = 0
+    while i < len(tokens):
+        token = tokens[i]
+        if token.kind == "open" and token.pair is not None:
+            empty = token.pair == i + 1
+            untranslated = _UNTRANSLATED.search(token.raw) is not None
+            if untranslated or empty or token.name in own or token.name in syntax.opaque:
+                raw = "".join(each.raw for each in tokens[i : token.pair + 1])
+                stands = token.name not in PICTURES and not (empty and syntax.kind == "html")
+                parts = _parts_blocks(token.name, syntax)
+                yield Token("mark", raw, token.name, parts=parts, stands=stands)
+                i = token.pair + 1
+                continue
+        yield token
+        i += 1
+
+
+def _part(tokens: Sequence[Token], syntax: Syntax) -> None:
+    """Find the tags between which blocks lie: those of blocks, those without the other one, and all that
+    have such within."""
+    for token in tokens:
+        if token.kind in ("open", "close"):
+            token.parts = token.pair is None or _parts_blocks(token.name, syntax)
+    if syntax.kind == "xml" and syntax.outline:
+        _outline(tokens, syntax)
+    before = [0]
+    for token in tokens:
+        before.append(before[-1] + token.parts)
+    for i, token in enumerate(tokens):
+        if token.kind == "open" and token.pair is not None and before[token.pair] > before[i + 1]:
+            token.parts = tokens[token.pair].parts = True
+
+
+def _outline(tokens: Sequence[Token], syntax: Syntax) -> None:
+    """Elements part blocks where nothing but line ends is between them."""
+    spans = [(0, len(tokens))]
+    while spans:
+        start, end = spans.pop()
+        inner: list[tuple[int, int]] = []
+        i = start
+        while i < end:
+            token = tokens[i]
+            if token.kind == "text" and (token.raw.strip() or "\n" not in token.raw):
+                break
+            if token.kind == "mark" and token.stands:
+                break
+            if token.kind == "open" and token.pair is not None:
+                if token.name in syntax.joining:
+                    break
+                inner.append((i, token.pair))
+                i = token.pair
+            i += 1
+        else:
+            for first, last in inner:
+                tokens[first].parts = tokens[last].parts = True
+            spans += [(first + 1, last) for first, last in inner]

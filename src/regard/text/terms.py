@@ -1,0 +1,141 @@
+"""Terms whose translation is laid down: a glossary, and how it is held to.
+
+    entries   station -> Hauptbahnhof
+    source    Where is the station?
+    model     Wo ist der Bahnhof?              the model reads the source as it is
+    result    Wo ist der Hauptbahnhof?         the words aligned with the term are replaced
+
+A term that the model has written itself stays where it is. One that no word is aligned with is put behind
+what the word before it became. So each is there, in every case.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from regard.text.placing import Aligned, Links, Span, best_run, core, masked
+from regard.text.splitting import spaceless
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    start: int
+    end: int
+    """In the source."""
+    target: str
+
+
+class Terms:
+    """Entries of one pair of languages."""
+
+    def __init__(self, entries: Mapping[str, str]) -> None:
+        self._exact = dict(entries)
+        self._folded = {source.casefold(): target for source, target in [*entries.items()][::-1]}
+        longest = sorted(self._exact, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(_bounded, longest)), re.IGNORECASE) if longest else None
+
+    def find(self, text: str, names: Iterable[str] = ()) -> list[Term]:
+        """The longest at each place; none inside names. Case counts, but for a capital that begins a term:
+        then its translation has one too."""
+        if self._pattern is None:
+            return []
+        found = []
+        for match in self._pattern.finditer(masked(text, names, "\0")):
+            target = self._exact.get(match[0])
+            if target is None and match[0][:1].isupper():
+                target = self._exact.get(match[0][:1].lower() + match[0][1:])
+                target = None if target is None else target[:1].upper() + target[1:]
+            if target is None and match[0].isupper():
+                target = self._folded.get(match[0].casefold())
+            if target is not None:
+                found.append(Term(*match.span(), target))
+        return found
+
+
+def _bounded(term: str) -> str:
+    """A pattern of whole words; scripts without spaces have no bounds to see."""
+    ends = [char.isalnum() and not spaceless(char) for char in (term[0], term[-1])]
+    return (r"(?<!\w)" if ends[0] else "") + re.escape(term) + (r"(?!\w)" if ends[1] else "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    span: Span
+    """Of the translation, in characters."""
+    text: str
+    read: Span
+    """Source words that it is of."""
+
+
+def enforce(
+    source: str, text: str, links: Links | None, terms: Sequence[Term], names: Iterable[str] = ()
+) -> tuple[str, Links]:
+    """A translation with all terms in it, and its links. What stands for marks (`names`) is not touched."""
+    aligned = Aligned(source, text, links)
+    hidden = masked(text, names, "\0")
+    used = ["\0" in hidden[start:end] for start, end in aligned.written]
+    edits = [_edit(aligned, hidden, used, term) for term in terms]
+    return _rewritten(aligned, sorted(edits, key=lambda edit: edit.span))
+
+
+def _edit(aligned: Aligned, hidden: str, used: list[bool], term: Term) -> _Edit:
+    read, everything = aligned.words((term.start, term.end)), (0, len(aligned.written))
+    linked = aligned.linked(read, everything)
+    there = [*_occurrences(aligned, hidden, used, term.target)]
+    if there:  # the model has written it itself: the one next to what it was aligned with
+        span, run = min(there, key=lambda each: min((abs(each[1][0] - j) for j in linked), default=0))
+        used[slice(*run)] = [True] * (run[1] - run[0])
+        return _Edit(span, term.target, read)
+    found = best_run(linked, lambda j: used[j] or _crowded(aligned, j))
+    if found is None:
+        count = aligned.behind(read[0], (0, len(aligned.read)), everything)
+        at = aligned.written[count - 1][1] if count else 0
+        before = " " if count and not spaceless(aligned.text[at - 1]) else ""
+        after = "" if count else " "
+        return _Edit((at, at), f"{before}{term.target}{after}", read)
+    used[slice(*found)] = [True] * (found[1] - found[0])
+    first, last = aligned.written[found[0]], aligned.written[found[1] - 1]
+    return _Edit((core(aligned.text, first)[0], core(aligned.text, last)[1]), term.target, read)
+
+
+def _occurrences(aligned: Aligned, hidden: str, used: list[bool], target: str) -> Iterable[tuple[Span, Span]]:
+    starts = [start for start, _ in aligned.written]
+    for match in re.finditer(_bounded(target), hidden):
+        run = (bisect_right(starts, match.start()) - 1, bisect_right(starts, match.end() - 1))
+        if not any(used[slice(*run)]):
+            yield match.span(), run
+
+
+def _crowded(aligned: Aligned, word: int) -> bool:
+    """Whether a word may hold more than one, since its script has no spaces."""
+    return any(map(spaceless, aligned.text[slice(*aligned.written[word])]))
+
+
+def _rewritten(aligned: Aligned, edits: Sequence[_Edit]) -> tuple[str, Links]:
+    parts: list[str] = []
+    owners: list[tuple[int, Sequence[int]]] = []  # where something of these source words begins
+    sources: list[list[int]] = [[] for _ in aligned.written]
+    for i, targets in enumerate(aligned.targets):
+        for j in targets:
+            sources[j].append(i)
+    done = length = 0
+    words = iter(zip(aligned.written, sources, strict=True))
+    word = next(words, None)
+    for edit in [*edits, _Edit((len(aligned.text), len(aligned.text)), "", (0, 0))]:
+        kept = aligned.text[done : max(edit.span[0], done)]
+        while word is not None and word[0][0] < max(edit.span[0], done):
+            if word[0][0] >= done:
+                owners.append((length + word[0][0] - done, word[1]))
+            word = next(words, None)
+        length += len(kept)
+        parts += [kept, edit.text]
+        begins = length + len(edit.text) - len(edit.text.lstrip())
+        words_ = re.finditer(r"\S+", edit.text.lstrip())
+        owners += [(begins + each.start(), range(*edit.read)) for each in words_]
+        length += len(edit.text)
+        done = max(done, edit.span[1])
+    text = "".join(parts).rstrip()
+    starts = [match.start() for match in re.finditer(r"\S+", text)]
+    links = {(i, bisect_right(starts, at) - 1) for at, own in owners for i in own}
+    return text, sorted(links)
