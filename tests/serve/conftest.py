@@ -9,6 +9,7 @@ import pytest
 from filelock import FileLock
 
 import regard
+from tests.serve import words
 from tests.serve.models import NAMED, make
 from tests.serve.server import Running, serving
 
@@ -35,3 +36,22 @@ def server(models: Path) -> Iterator[Running]:
 def alone(models: Path) -> Callable[[str], Any]:
     """A model by its name, in Python."""
     return cache(lambda name: regard.load(models / name, device="cpu"))
+
+
+@pytest.fixture(scope="session")
+def word_model(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A translator of single words, made once."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base if worker_id == "master" else base.parent) / "words"
+    with FileLock(f"{folder}.lock"):
+        if not (folder / "done").is_file():
+            words.make(folder)
+            (folder / "done").touch()
+    return folder / "words"
+
+
+@pytest.fixture(scope="session")
+def translating(word_model: Path) -> Iterator[Running]:
+    """A service of it alone."""
+    with serving(f"en-de={word_model}") as running:
+        yield running

@@ -78,8 +78,8 @@ async def _source(text: str, target: str, languages: Sequence[str] | None) -> De
     names = {base(each): each for each in reversed(languages)}
     if best.confidence >= SURE and best.language not in names:
         raise RefusedError(
-            f"the text seems to be in {name_of(best.language)} ({best.language}); what is served translates to "
-            f"{target} from {', '.join(languages)}: name the language, if it is one of these"
+            f"the text seems to be in {name_of(best.language)} ({best.language}); what is served translates "
+            f"to {target} from {', '.join(languages)}: name the language, if it is one of these"
         )
     fitting = [each for each in ranked if each.language in names]
     if not fitting:  # py3langid knows none of them

@@ -1,0 +1,205 @@
+"""LibreTranslate's door, asked by its client and as Mastodon, Weblate and NeMo Curator ask."""
+
+import json
+import re
+from urllib.error import HTTPError
+
+import pytest
+from libretranslatepy import LibreTranslateAPI
+
+from tests.serve.server import serving
+from tests.serve.words import german
+
+TREE, DOG = "a dog sees a red tree?", "old dog sees big house."
+
+
+def test_its_client_is_served(translating):
+    client = LibreTranslateAPI(translating.url)
+    assert client.translate(TREE, "en", "de") == german(TREE)
+    assert client.detect("Where is the old station, and where is the hotel?")[0]["language"] == "en"
+    assert {each["code"]: each["targets"] for each in client.languages()} == {
+        "en": ["de", "en"],
+        "de": ["de"],
+    }
+    assert {each["name"] for each in client.languages()} == {"English", "German"}
+
+
+def test_a_list_gives_lists_and_a_text_gives_one(translating):
+    fields = {"q": [TREE, DOG, ""], "source": "en", "target": "de"}
+    assert translating.post("/translate", fields).json() == {
+        "translatedText": [german(TREE), german(DOG), ""]
+    }
+    found = translating.post("/translate", {**fields, "q": DOG, "source": "auto", "alternatives": 2}).json()
+    assert found["translatedText"] == german(DOG)
+    assert found["detectedLanguage"]["language"] == "en"
+    assert 0 <= found["detectedLanguage"]["confidence"] <= 100
+    assert 1 <= len(found["alternatives"]) <= 2
+    assert german(DOG) not in found["alternatives"]
+    found = translating.post("/translate", {**fields, "alternatives": 1}).json()
+    assert [len(each) for each in found["alternatives"]] == [1, 1, 0]
+
+
+def test_a_form_is_read_as_json_is(translating):
+    with translating.client() as client:
+        sent = {"q": "a tree.\n\n  old dog sees a house.", "source": "en", "target": "de", "api_key": "x"}
+        wanted = {"translatedText": "ein baum.\n\n  alt hund sieht ein haus."}
+        assert client.post("/translate", data=sent).json() == wanted
+        assert (
+            client.post("/translate", files={key: (None, value) for key, value in sent.items()}).json()
+            == wanted
+        )
+        raw = "q=schläft schläft&source=de&target=de".encode()  # as curl -d sends it
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        answer = client.post("/translate", content=raw, headers=form).json()
+    assert answer == {"translatedText": "schläft schläft"}
+
+
+def test_mastodon_is_served(translating):
+    """A list of HTML, with its own shape of the detected languages."""
+    texts = [
+        '<p>a dog sees a <a href="https://a.org/x?y=1&amp;z=2" class="mention">red tree</a>?</p>',
+        '<p>a <b>dog</b> <span translate="no">:smile:</span> sees a river.<br>a tree.</p>',
+        "",
+    ]
+    fields = {"q": texts, "source": "auto", "target": "de", "format": "html", "api_key": None}
+    found = translating.post("/translate", fields).json()
+    assert found["translatedText"][0] == (
+        '<p>ein hund sieht ein <a href="https://a.org/x?y=1&amp;z=2" class="mention">rot baum</a>?</p>'
+    )
+    assert found["translatedText"][1] == (
+        '<p>ein <b>hund</b> <span translate="no">:smile:</span> sieht ein fluss.<br>ein baum.</p>'
+    )
+    assert found["translatedText"][2] == ""
+    assert [each["language"] for each in found["detectedLanguage"]] == ["en"] * 3
+    targets = {each["code"]: each["targets"] for each in translating.get("/languages").json()}
+    assert "de" in targets["en"]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("a [X0X] dog sees a tree.", "ein [X0X] hund sieht ein baum."),
+        ("[X4X] a dog sees a tree? [X30X]", "[X4X] ein hund sieht ein baum? [X30X]"),
+        ("a dog[X7X] sees a tree [X12X].", "ein hund[X7X] sieht ein baum [X12X]."),
+        ("a dog ([X1X][X2X] %(name)s) sees a tree", None),
+        ("[X0X]", "[X0X]"),
+        ("unheard of: [X1X] (or [X2X])!", None),
+    ],
+)
+def test_weblates_placeholders_survive(translating, text, wanted):
+    sent = {"q": text, "source": "en", "target": "de"}
+    found = translating.post("/translate", sent).json()["translatedText"]
+    pattern = r"\[X\d+X\]|%\(name\)s"
+    assert sorted(re.findall(pattern, found)) == sorted(re.findall(pattern, text))
+    assert wanted in (None, found)
+
+
+def test_weblates_check_passes(translating):
+    assert translating.post("/translate", {"q": "test", "source": "en", "target": "de"}).json()[
+        "translatedText"
+    ]
+
+
+def test_nemo_curator_is_served_by_the_same_path(translating):
+    found = translating.post("/translate", {"texts": [TREE, DOG], "src_lang": "en", "tgt_lang": "de"})
+    assert found.json() == {"translations": [german(TREE), german(DOG)]}
+    assert translating.get("/health").json() == {"status": "ok"}
+
+
+def test_detection_is_honest(translating):
+    def detected(text: str) -> list[dict[str, object]]:
+        return translating.post("/detect", {"q": text}).json()
+
+    assert detected("Wo ist denn hier der alte Bahnhof, bitte?")[0]["language"] == "de"
+    french = detected("Où est la gare, s'il vous plaît, madame ?")
+    assert french[0]["language"] == "fr"
+    assert french[0]["confidence"] > 90
+    short = detected("Hello")[0]
+    assert short["language"] in ("en", "de")  # what is served
+    assert short["confidence"] < 50
+    assert [*short] == ["language", "confidence"]
+
+
+def test_what_is_in_the_target_language_stays_and_what_is_in_none_is_refused(translating):
+    german = "Wo ist denn hier der alte Bahnhof, bitte?"
+    found = translating.post("/translate", {"q": german, "source": "auto", "target": "de"}).json()
+    assert found["translatedText"] == german
+    assert found["detectedLanguage"]["language"] == "de"
+    french = "Où est la gare, s'il vous plaît, madame ?"
+    found = translating.post("/translate", {"q": french, "source": "auto", "target": "de"})
+    assert found.status_code == 400
+    assert "French" in found.json()["error"]
+
+
+def test_files_are_translated_and_fetched(translating):
+    with translating.client() as client:
+        for name, text, wanted in (
+            ("letter.txt", "a tree.\n\na dog sees a house.\n", "ein baum.\n\nein hund sieht ein haus.\n"),
+            ("a/page.html", "<p>a <i>dog</i> sees a tree</p>", "<p>ein <i>hund</i> sieht ein baum</p>"),
+        ):
+            sent = {"source": "en", "target": "de"}
+            answer = client.post("/translate_file", data=sent, files={"file": (name, text.encode())})
+            fetched = client.get(answer.json()["translatedFileUrl"])
+            assert fetched.text == wanted
+            assert fetched.headers["content-disposition"].endswith(f"_de.{name.rpartition('.')[2]}")
+        refused = client.post("/translate_file", data=sent, files={"file": ("a.docx", b"x")})
+        assert refused.status_code == 400
+        assert ".docx" in refused.json()["error"]
+        assert ".txt" in refused.json()["error"]
+        latin = client.post("/translate_file", data=sent, files={"file": ("a.txt", "süß".encode("latin-1"))})
+        assert "UTF-8" in latin.json()["error"]
+        assert client.get("/download_file/none").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"q": "a", "source": "en"}, "target is missing"),
+        ({"source": "en", "target": "de"}, "q should be"),
+        ({"q": "a", "source": "fr", "target": "de"}, "fr-de=FOLDER"),
+        ({"q": "a", "source": "auto", "target": "xx"}, "en-de"),
+        ({"q": "a", "source": "en", "target": "auto"}, "target"),
+        ({"q": "a", "source": "../x", "target": "de"}, "not the code"),
+        ({"q": "a", "source": "en", "target": "de", "format": "pdf"}, "pdf"),
+        ({"q": "a", "source": "en", "target": "de", "alternatives": 99}, "alternatives"),
+    ],
+)
+def test_errors_say_what_is_wrong(translating, fields, told):
+    answer = translating.post("/translate", fields)
+    assert answer.status_code == 400
+    assert [*answer.json()] == ["error"]
+    assert told in answer.json()["error"]
+
+
+def test_settings_are_those_of_the_service(translating):
+    found = translating.get("/frontend/settings").json()
+    assert found["language"] == {
+        "source": {"code": "en", "name": "English"},
+        "target": {"code": "de", "name": "German"},
+    }
+    assert found["keyRequired"] is False
+    assert found["filesTranslation"] is True
+    assert ".html" in found["supportedFilesFormat"]
+
+
+def test_keys_are_asked_for_where_there_are_some(word_model, tmp_path):
+    """By both doors; LibreTranslate's languages take none, since clients send none."""
+    keys = tmp_path / "keys"
+    keys.write_text("secret\n", encoding="utf-8")
+    with serving(f"en-de={word_model}", "--keys", keys) as server:
+        assert LibreTranslateAPI(server.url, "secret").translate(DOG, "en", "de") == german(DOG)
+        assert len(LibreTranslateAPI(server.url).languages()) == 2
+        assert server.get("/frontend/settings").json()["keyRequired"] is True
+        with pytest.raises(HTTPError) as refused:
+            LibreTranslateAPI(server.url, "other").translate(DOG, "en", "de")
+        with refused.value as error:
+            assert error.code == 403
+            assert "key" in json.loads(error.read())["error"]
+        sent = {"text": [DOG], "target_lang": "DE", "source_lang": "EN"}
+        with server.client() as client:
+            key = {"Authorization": "DeepL-Auth-Key secret"}
+            assert client.post("/v2/translate", json=sent, headers=key).status_code == 200
+            key = {"Authorization": "DeepL-Auth-Key other"}
+            refused_too = client.post("/v2/translate", json=sent, headers=key)
+        assert refused_too.status_code == 403
+        assert [*refused_too.json()] == ["message"]
