@@ -9,6 +9,8 @@ import jaxtyping
 import pytest
 import torch
 
+from tests.browsing import browser, opened  # noqa: F401  # fixtures
+
 ROOT = Path(__file__).parents[1]
 
 # Shapes are annotations, and tests check them; but a compiler cannot trace the checks.
@@ -38,7 +40,8 @@ def _reports(terminalreporter: pytest.TerminalReporter) -> list[pytest.TestRepor
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """How many cases the gauntlet tried. Tests in a browser are easily missed: say that they were skipped,
     and how to run them."""
-    told = [each for each in terminalreporter.stats.get("skipped", []) if "look/browser/" in each.nodeid]
+    skipped = terminalreporter.stats.get("skipped", [])
+    told = [each for each in skipped if "look/browser/" in each.nodeid or "serve/test_page.py" in each.nodeid]
     tried = [each for each in _reports(terminalreporter) if "cases" in dict(each.user_properties)]
     if tried:
         terminalreporter.write_line("")
@@ -48,7 +51,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(f"{name}: {found['cases']:,} cases, {found['failures']:,} failures")
     for reason in {each.longrepr[2] for each in told}:
         said = reason.removeprefix("Skipped: ")
-        terminalreporter.write_line(f"SKIPPED [{len(told)}] tests/look/browser: {said}")
+        terminalreporter.write_line(f"SKIPPED [{len(told)}] tests in a browser: {said}")
 
 
 @pytest.fixture(autouse=True)

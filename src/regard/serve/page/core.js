@@ -7,6 +7,7 @@ let has = { look: false, documents: false }; // what the service was started wit
 const TYPING_PAUSE = 300; // milliseconds without a key before a text is taken as typed
 const TRIES = 3; // of a request that the service has no room for
 
+/** Views have, beside what all pages' views have, the task of their models, and what the explorer is given to begin with. */
 const modelsFor = (task) => about.models.filter((each) => each.task === task);
 
 function refused(message, status = 0) { return Object.assign(new Refused(message), { status }); }
@@ -52,8 +53,8 @@ function pause(seconds, signal) {
 
 async function ask(path, given, how) { return (await send(path, { ...how, given })).json(); }
 
-/** A place for results. `run(work)` shows what `work({ signal, waiting })` resolves to; whoever runs last wins, and
-    what is refused is told in the same place. */
+/** A place for results. `run(work)` shows what `work({ signal, waiting })` resolves to, elements or a function that makes
+    them; whoever runs last wins, and what is refused is told in the same place. */
 function results(name, id) {
   const note = el('div', {}), body = el('div', { id });
   const root = el('section', { class: 'results', 'aria-label': name, 'aria-live': 'polite' }, note, body);
@@ -72,7 +73,7 @@ function results(name, id) {
       const found = await work({ signal: own.signal, waiting: (message) => wanted() && put(note, el('p', { class: 'faint' }, message)) });
       if (!wanted()) return;
       put(note);
-      put(body, found);
+      put(body, typeof found === 'function' ? found() : found);
     } catch (error) {
       if (!wanted() || own.signal.aborted) return;
       if (!(error instanceof Refused)) throw error;

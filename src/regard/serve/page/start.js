@@ -17,15 +17,24 @@ function wantKey() {
   field.focus();
 }
 
+/** To the explorer of a model, which begins with the text of its view here. */
+function lookLink({ name, task }) {
+  const link = el('a', { href: `look/${encodeURIComponent(name)}/`, title: `look inside ${name}`, on: { click: () => {
+    const carried = views.find((each) => each.task === task)?.carries() ?? {};
+    link.hash = carried.text?.trim() ? encodeURIComponent(JSON.stringify(carried)) : '';
+  } } }, name);
+  return link;
+}
+
 /** The models' names, with a way into each where the explorer is served too. */
 function drawAbout() {
-  const parts = about.models.map((each) => el('span', { class: 'served' }, el('b', {}, each.name), ` ${each.noun}`,
-    has.look ? [' ', el('a', { href: `look/${encodeURIComponent(each.name)}/` }, 'look inside')] : null));
+  const parts = about.models.map((each, i) => [i ? ', ' : null,
+    has.look ? lookLink(each) : el('b', {}, each.name), ` ${each.noun}`]);
   const forget = sessionStorage.getItem(KEY) ? el('button', { type: 'button', id: 'forget', class: 'quiet', on: { click: () => {
     sessionStorage.removeItem(KEY);
     location.reload();
   } } }, 'forget the key') : null;
-  put(document.getElementById('about'), parts, forget);
+  put(document.getElementById('about'), has.look ? 'Look inside: ' : null, parts, ' ', forget);
 }
 
 async function begin() {
@@ -40,7 +49,7 @@ async function begin() {
     return;
   }
   drawAbout();
-  const own = views.filter((each) => each.fits(about));
+  const own = views.filter((each) => modelsFor(each.task).length);
   if (!own.length) { put(frame, el('p', {}, 'No model with a view of its own is served here.')); return; }
   recall();
   drawTabs(own);

@@ -122,5 +122,5 @@ function differing(text, other) {
   while (before < fewer && words[before] === own[before]) before += 1;
   while (after < fewer - before && words.at(-1 - after) === own.at(-1 - after)) after += 1;
   const middle = words.slice(before, words.length - after).join(' ');
-  return [words.slice(0, before).join(' '), before ? ' ' : null, middle ? [el('b', {}, middle), ' '] : null, words.slice(words.length - after).join(' ')];
+  return [words.slice(0, before).join(' '), before ? ' ' : null, middle ? [el('b', {}, middle), after ? ' ' : null] : null, words.slice(words.length - after).join(' ')];
 }

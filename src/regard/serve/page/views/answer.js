@@ -4,7 +4,8 @@ view({
   name: 'answer',
   title: 'Answer',
   help: 'Paste a text and ask about it: the answer is marked where it stands. Click another candidate to see it marked.',
-  fits: () => modelsFor('answer').length > 0,
+  task: 'answer',
+  carries: () => ({ text: answering.question, second: answering.context }),
   draw: drawAnswer,
 });
 
@@ -37,7 +38,7 @@ function drawAnswered(found, text) {
       el('h3', { class: 'large', id: 'verdict' }, span ? `“${span.text}”` : 'The text has no answer'),
       el('p', { class: 'plain', id: 'context-marked', dir: 'auto' }, span ? [part(0, span.start), el('mark', {}, part(span.start, span.end)), part(span.end)] : text),
       shareTable([...found.spans.map((each) => ({ name: each.text, share: each.probability, span: each, data: { class: span && each.start === span.start && each.end === span.end ? 'chosen' : null } })),
-        ...(found.none === null || found.none === undefined ? [] : [{ name: 'no answer', share: found.none, closed: true }])], (row) => mark(row.span), 'answers'));
+        ...(found.none ? [{ name: 'no answer', share: found.none, closed: true }] : [])], (row) => mark(row.span), 'answers'));
   }
   mark(found.answer);
   return box;

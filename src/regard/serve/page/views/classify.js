@@ -4,7 +4,8 @@ view({
   name: 'classify',
   title: 'Classify',
   help: 'Write a text: the bars tell how likely each label is.',
-  fits: () => modelsFor('classify').length > 0,
+  task: 'classify',
+  carries: () => ({ text: classifying.text, second: classifying.second }),
   draw: drawClassify,
 });
 

@@ -4,7 +4,8 @@ view({
   name: 'complete',
   title: 'Complete',
   help: 'Begin a text, and the model goes on with it. Ctrl+Enter starts, Escape stops.',
-  fits: () => modelsFor('language').length > 0,
+  task: 'language',
+  carries: () => ({ text: completing.prompt }),
   draw: drawComplete,
 });
 

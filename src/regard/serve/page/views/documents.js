@@ -28,8 +28,8 @@ function documentButton(pair, below) {
       for (const [name, value] of Object.entries({ file, source: pair.source ?? 'auto', target: pair.target })) form.append(name, value);
       const { translatedFileUrl } = await ask('translate_file', form, how);
       const { pathname } = new URL(translatedFileUrl, location.href);
-      const name = decodeURIComponent(pathname.split('/').at(-1));
-      const whole = await (await send(pathname, how)).blob();
+      const reply = await send(pathname, how), whole = await reply.blob();
+      const name = decodeURIComponent(reply.headers.get('Content-Disposition')?.match(/filename\*=UTF-8''([^;]+)/)?.[1] ?? file.name);
       return el('p', {}, el('a', { href: URL.createObjectURL(whole), download: name, class: 'act', id: 'download' }, `Save ${name}`),
         el('span', { class: 'faint' }, ` ${Math.ceil(whole.size / 1000).toLocaleString('en')} kB`));
     });

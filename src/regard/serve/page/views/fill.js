@@ -4,7 +4,8 @@ view({
   name: 'fill',
   title: 'Fill',
   help: 'Click on a word to hide it, or write [MASK] in its place: the likeliest words come up. Click on one to put it in.',
-  fits: () => modelsFor('pretrain').length > 0,
+  task: 'pretrain',
+  carries: () => ({ text: filling.text }),
   draw: drawFill,
 });
 
@@ -34,9 +35,9 @@ function drawFill(root) {
     drawParts();
     if (!filling.text.includes(MASK)) { result.show(el('p', { class: 'faint' }, filling.text.trim() ? 'Nothing is hidden yet: click on a word.' : 'Write a sentence.')); return; }
     result.run(async (how) => {
-      const { results: [found] } = await ask('v1/fill', { model: filling.model, texts: [filling.text], top: FILL_TOP }, how);
+      const own = filling.text, { results: [found] } = await ask('v1/fill', { model: filling.model, texts: [own], top: FILL_TOP }, how);
       return el('div', { class: 'masks' }, found.candidates.map((each, i) => el('section', { id: `mask-${i + 1}`, 'aria-label': `Mask ${i + 1}` },
-        el('h3', {}, `Mask ${i + 1}`), shareTable(each.map(({ token, probability, text: next }) => ({ name: token, share: probability, next })), (row) => become(row.next)))));
+        el('h3', {}, `Mask ${i + 1}`), shareTable(each.map(({ token, probability, text: next }) => ({ name: putIn(own, i, next) ?? token, share: probability, next })), (row) => become(row.next)))));
     });
   }
 
@@ -44,4 +45,10 @@ function drawFill(root) {
   whenTyped(text.field, take);
   put(root, el('form', { on: { submit: (event) => event.preventDefault() } }, text.label, model), parts, result.root);
   take();
+}
+
+/** What a text has in the place of a mask of another; null where the rest is not the same. */
+function putIn(text, mask, next) {
+  const parts = text.split(MASK), before = parts.slice(0, mask + 1).join(MASK), after = parts.slice(mask + 1).join(MASK);
+  return next.startsWith(before) && next.endsWith(after) ? next.slice(before.length, next.length - after.length).trim() || null : null;
 }

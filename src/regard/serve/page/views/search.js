@@ -4,7 +4,8 @@ view({
   name: 'search',
   title: 'Search',
   help: 'Paste lines or open a text file, and ask in your own words: what means most nearly the same comes first.',
-  fits: () => modelsFor('embed').length > 0,
+  task: 'embed',
+  carries: () => ({ text: searching.query }),
   draw: drawSearch,
 });
 

@@ -4,7 +4,8 @@ view({
   name: 'translate',
   title: 'Translate',
   help: 'Type, and the translation appears. Point at a word to see what it came from. Click one for other translations.',
-  fits: () => modelsFor('translate').length > 0,
+  task: 'translate',
+  carries: () => ({ text: translating.text }),
   draw: drawTranslate,
 });
 
@@ -53,9 +54,11 @@ function drawTranslate(root) {
     if (!text.value.trim()) { noTranslation(); draw(); return; }
     result.run(async (how) => {
       const every = await translations({ n_best: Math.min(MOST_TRANSLATIONS, about.limits.alternatives) }, how);
-      Object.assign(noTranslation(), { every, source: every[0].of.source });
-      drawWays();
-      return drawWords();
+      return () => {
+        Object.assign(noTranslation(), { every, source: every[0].of.source });
+        drawWays();
+        return drawWords();
+      };
     });
   }
 
