@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -23,6 +24,7 @@ from regard.serve.models import Served
 from regard.serve.page import page_response
 from regard.serve.service import RefusedError, Service
 
+T = TypeVar("T")
 AGAIN = 2
 """Seconds after which whoever finds no room may ask again."""
 
@@ -66,7 +68,7 @@ class Explorers:
         finally:
             self._waiting -= 1
 
-    async def _run(self, work: Callable[..., object], *given: object) -> object:
+    async def _run(self, work: Callable[..., T], *given: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *given)
 
     def _explorer(self, served: Served) -> Explorer:

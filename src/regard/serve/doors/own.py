@@ -88,7 +88,7 @@ async def fill(ask: Ask) -> Response:
 
 
 async def about(ask: Ask) -> Response:
-    """What is served: all that a page must know to ask for the rest. Languages that are not known are null."""
+    """What is served: what a page must know to ask for the rest. Languages that are not known are null."""
     models, limits = ask.service.models, ask.service.limits
     names = ("texts", "characters", "body", "alternatives", "max_tokens")
     pairs = [
