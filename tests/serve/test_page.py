@@ -303,7 +303,8 @@ def locked(models, tmp_path_factory) -> Iterator[Running]:
     keys = tmp_path_factory.mktemp("keys") / "keys.txt"
     keys.write_text("open sesame\n", encoding="utf-8")
     served = [f"{name}={models / name}" for name in ("en-de", "minilm", "slow-verse")]
-    with serving(*served, "--look", "--keys", keys) as running:
+    back = f"de-en={models / 'en-de'}"  # it says so, and translates as ever
+    with serving(*served, back, "--look", "--keys", keys) as running:
         yield running
 
 
@@ -331,6 +332,21 @@ def test_a_key_is_asked_for_kept_and_forgotten(locked, browser):
     page.click("#forget")
     page.wait_for_selector("#key")
     page.close()
+
+
+@needs_browser
+def test_languages_are_chosen_and_swapped(unlocked):
+    page = unlocked
+    write(page, SENTENCE)
+    assert page.locator("#from option").all_inner_texts() == ["English", "German"]
+    before = translated(page)
+    page.click("#swap")
+    until(page, f"translating.source === {json.dumps(before)}")
+    assert page.input_value("#text") == before
+    assert (page.input_value("#from"), page.inner_text(".pane:last-child h2")) == ("de", "English")
+    page.select_option("#from", "en")
+    until(page, f"translating.source === {json.dumps(before)}")
+    assert page.inner_text(".pane:last-child h2") == "German"
 
 
 @needs_browser
