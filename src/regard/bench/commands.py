@@ -21,6 +21,7 @@ from regard.tasks.base.terminal import say
 from regard.train.checkpoint import write_text
 
 BENCHMARKS = {
+    "busy": "regard.bench.busy",
     "encoder": "regard.bench.encoder",
     "embedding": "regard.bench.embedding",
     "feeding": "regard.bench.feeding",
