@@ -77,6 +77,21 @@ def test_marks_follow_the_word_before_them():
     assert through("one <img src=a> two three", HTML, reversed_words) == "three two one <img src=a>"
 
 
+def test_very_many_placeholders_take_no_longer():
+    text = " ".join(f"a [X{i}X]" for i in range(10_000))
+    began = time.process_time()
+    assert sorted(through(text, Syntax(), reversed_words).split()) == sorted(text.split())
+    assert time.process_time() - began < 10
+
+
+def test_a_large_glossary_takes_no_longer():
+    terms = Terms({f"term {i} of many": f"T{i}" for i in range(20_000)})
+    began = time.process_time()
+    found = terms.find("what is term 77 of many, and Term 5 of many? " * 2000)
+    assert time.process_time() - began < 10
+    assert [each.target for each in found] == ["T77", "T5"] * 2000
+
+
 def test_a_translator_that_keeps_placeholders_says_where_they_are():
     text = "Hello [X0X], see https://a.org/b?c=d and mail a@b.org, {name}: 100% of %s or %(who)s."
     names = parse(text).blocks[0].view().names
@@ -101,6 +116,8 @@ def test_what_has_no_words_is_not_translated(text):
         '<span translate="no">Foo <i>Bar</i></span>',
         "<b class='x notranslate'>Foo</b>",
         "<kbd>Ctrl</kbd>",
+        '<a href="/@y" class="u-url mention">@<span>y</span></a>',
+        '<a href="https://y.org/Foo"><span class="invisible">https://</span><span>y.org/Foo</span></a>',
         "<!-- a <b>comment</b> -->",
     ],
 )

@@ -48,7 +48,7 @@ class Ask:
         """The fields of the body, JSON or a form, and of the address. Then who asks is checked: a key may
         stand among them."""
         self.fields = dict(self.request.query_params)
-        sent = self.request.method not in ("GET", "DELETE")
+        sent = self.request.method not in ("GET", "HEAD", "DELETE")
         if sent or self.request.headers.get("content-length", "0") != "0":
             try:
                 async with asyncio.timeout(self.service.limits.sending):

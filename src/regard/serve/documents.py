@@ -1,9 +1,9 @@
 """Texts with markup through a translator: blocks out, translations in, everything else in its place again."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from regard.serve.asking import Ask
 from regard.serve.languages import own_code
@@ -13,6 +13,10 @@ from regard.text.markup import Block, parse
 from regard.text.placing import Links, View
 from regard.text.scanning import Syntax
 from regard.text.terms import Term, Terms, enforce
+
+T = TypeVar("T")
+LARGE = 5000
+"""Characters of markup that take milliseconds."""
 
 
 @dataclass(slots=True, eq=False)
@@ -95,8 +99,9 @@ async def _translate(
     alternatives: int,
     split: str,
 ) -> list[list[str]]:
-    documents = [parse(text, syntax) for text in texts]
-    jobs = [[_Job(block, terms) for block in each.blocks] for each in documents]
+    size = sum(map(len, texts))
+    documents = await _aside(size, lambda: [parse(text, syntax) for text in texts])
+    jobs = await _aside(size, lambda: [[_Job(block, terms) for block in each.blocks] for each in documents])
     every = [job for each in jobs for job in each]
     settings: Any = {"to": own_code(served, target), "split": split, "decoding": {"n_best": alternatives + 1}}
     can_align = _can_align(served)
@@ -107,7 +112,8 @@ async def _translate(
             return []
         read = [job.view.text for job in some]
         found = await ask.service.translate(served, ask.caller, read, align=align and can_align, **settings)
-        return [job for job, each in zip(some, found, strict=True) if not job.take(each)]
+        pairs = [*zip(some, found, strict=True)]
+        return await _aside(size, lambda: [job for job, each in pairs if not job.take(each)])
 
     left = await asyncio.gather(
         work([job for job in every if not job.aligned], False),
@@ -125,6 +131,11 @@ async def _translate(
         ]
         results.append([*dict.fromkeys(whole)])
     return results
+
+
+async def _aside(size: int, call: Callable[[], T]) -> T:
+    """What takes long is done beside the loop that serves all callers."""
+    return await asyncio.to_thread(call) if size > LARGE else call()
 
 
 def _can_align(served: Served) -> bool:

@@ -19,6 +19,8 @@ from itertools import count
 from regard.text.placing import Element, Links, Node, Point, View, place
 from regard.text.scanning import Syntax, Token, scan
 
+MOST = 50
+"""Marks that a model is expected to copy."""
 _SPACE = re.compile(r"[ \t\r\n\f]+")
 _CLOSING = ".,;:!?)]}…%»”’。，、；：！？）」』】》"  # noqa: RUF001
 _ENTITY = re.compile(r"&[A-Za-z_][\w.-]*;")
@@ -61,8 +63,8 @@ class Block:
     """White space around it."""
 
     def view(self, *, bare: bool = False) -> View:
-        """As a model reads it; `bare` without what stands for opaque marks."""
-        return _Reader(self, bare).view
+        """As a model reads it; `bare`, or where there are very many, without what stands for opaque marks."""
+        return _Reader(self, bare or _named(self.pieces) > MOST).view
 
     def place(self, view: View, text: str, links: Links | None = None) -> str:
         """A translation of this view, with everything in it again."""
@@ -251,6 +253,18 @@ class _Reader:
 
     def _spaced(self) -> bool:
         return bool(self._parts) and self._parts[-1][-1:].isspace()
+
+
+def _named(pieces: Iterable[_Piece]) -> int:
+    """How many marks would stand in the text."""
+    found = 0
+    for piece in pieces:
+        match piece:
+            case _Mark(name=name):
+                found += name != ""
+            case _Inline(nodes=inner):
+                found += _named(inner)
+    return found
 
 
 def _texts(pieces: Iterable[_Piece], *, bare: bool) -> Iterator[str]:

@@ -28,10 +28,13 @@ DEEPEST = 100
 """Elements within elements; those further in part blocks."""
 
 _TAG = re.compile(r"""<(/?)([A-Za-z][^\s/<>"'=]*+)((?:[^<>"']++|"[^"]*+"|'[^']*+')*+)>""")
+_CLASS = r"(?:notranslate|mention)\b"
+"""Of what is not translated: the usual one, and that of names and hashtags in what Mastodon shows."""
 _UNTRANSLATED = re.compile(
-    r"""\stranslate\s*=\s*["']?no\b|\sclass\s*=\s*(?:"[^"]*\bnotranslate\b|'[^']*\bnotranslate\b|notranslate\b)""",
+    rf"""\stranslate\s*=\s*["']?no\b|\sclass\s*=\s*(?:"(?:[^"]*\s)?{_CLASS}|'(?:[^']*\s)?{_CLASS}|{_CLASS})""",
     re.IGNORECASE,
 )
+_ADDRESS = re.compile(r"https?://\S+")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -151,7 +154,7 @@ def _collapsed(tokens: Sequence[Token], syntax: Syntax) -> Iterator[Token]:
         token = tokens[i]
         if token.kind == "open" and token.pair is not None:
             empty = token.pair == i + 1
-            untranslated = _UNTRANSLATED.search(token.raw) is not None
+            untranslated = _UNTRANSLATED.search(token.raw) is not None or _is_address(tokens, i)
             if untranslated or empty or token.name in own or token.name in syntax.opaque:
                 raw = "".join(each.raw for each in tokens[i : token.pair + 1])
                 stands = token.name not in PICTURES and not (empty and syntax.kind == "html")
@@ -161,6 +164,15 @@ def _collapsed(tokens: Sequence[Token], syntax: Syntax) -> Iterator[Token]:
                 continue
         yield token
         i += 1
+
+
+def _is_address(tokens: Sequence[Token], first: int) -> bool:
+    """Whether a link shows an address, be it in several elements."""
+    token = tokens[first]
+    if token.name != "a" or token.pair is None:
+        return False
+    text = "".join(each.raw for each in tokens[first + 1 : token.pair] if each.kind == "text")
+    return _ADDRESS.fullmatch(text.strip()) is not None
 
 
 def _part(tokens: Sequence[Token], syntax: Syntax) -> None:

@@ -11,11 +11,13 @@ what the word before it became. So each is there, in every case.
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from regard.text.placing import Aligned, Links, Span, best_run, core, masked
 from regard.text.splitting import spaceless
+
+_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,33 +32,63 @@ class Terms:
     """Entries of one pair of languages."""
 
     def __init__(self, entries: Mapping[str, str]) -> None:
-        self._exact = dict(entries)
-        self._folded = {source.casefold(): target for source, target in [*entries.items()][::-1]}
-        longest = sorted(self._exact, key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(_bounded, longest)), re.IGNORECASE) if longest else None
+        self._entries = dict(entries)
+        self._alike: dict[str, list[str]] = {}
+        lengths: dict[str, set[int]] = {}
+        for term in filter(None, entries):
+            self._alike.setdefault(term.lower(), []).append(term)
+            lengths.setdefault(_first(term, 0), set()).add(len(term))
+        self._lengths = {first: sorted(own, reverse=True) for first, own in lengths.items()}
 
     def find(self, text: str, names: Iterable[str] = ()) -> list[Term]:
-        """The longest at each place; none inside names. Case counts, but for a capital that begins a term:
-        then its translation has one too."""
-        if self._pattern is None:
-            return []
-        found = []
-        for match in self._pattern.finditer(masked(text, names, "\0")):
-            target = self._exact.get(match[0])
-            if target is None and match[0][:1].isupper():
-                target = self._exact.get(match[0][:1].lower() + match[0][1:])
-                target = None if target is None else target[:1].upper() + target[1:]
-            if target is None and match[0].isupper():
-                target = self._folded.get(match[0].casefold())
-            if target is not None:
-                found.append(Term(*match.span(), target))
+        """The longest at each place; none inside names. Case counts, but for a capital that begins a term,
+        and its translation then has one too, and for a term all in capitals."""
+        hidden, found, done = masked(text, names, "\0"), [], 0
+        for start in _starts(hidden):
+            if start < done:
+                continue
+            for length in self._lengths.get(_first(hidden, start), ()):
+                end = start + length
+                target = self._target(hidden[start:end])
+                if target is not None and _bounded(hidden, start, end):
+                    found.append(Term(start, end, target))
+                    done = end
+                    break
         return found
 
+    def _target(self, written: str) -> str | None:
+        if written in self._entries:
+            return self._entries[written]
+        for term in self._alike.get(written.lower(), ()):
+            target = self._entries[term]
+            if written == term[0].upper() + term[1:]:
+                return target[0].upper() + target[1:]
+            if written == term.upper():
+                return target
+        return None
 
-def _bounded(term: str) -> str:
-    """A pattern of whole words; scripts without spaces have no bounds to see."""
-    ends = [char.isalnum() and not spaceless(char) for char in (term[0], term[-1])]
-    return (r"(?<!\w)" if ends[0] else "") + re.escape(term) + (r"(?!\w)" if ends[1] else "")
+
+def _starts(text: str) -> Iterator[int]:
+    """Where a term may begin: at words and signs, and at each character of a script without spaces."""
+    for found in re.finditer(r"\w+|[^\w\s]", text):
+        yield found.start()
+        yield from (i for i in range(found.start() + 1, found.end()) if spaceless(text[i]))
+
+
+def _first(text: str, start: int) -> str:
+    """What terms are looked up by: the word that begins here, or the character."""
+    found = _WORD.match(text, start)
+    return text[start] if found is None or spaceless(text[start]) else found[0].lower()
+
+
+def _bounded(text: str, start: int, end: int) -> bool:
+    """Whether whole words lie here; scripts without spaces have no bounds to see."""
+    return not (_joined(text, start) or _joined(text, end))
+
+
+def _joined(text: str, at: int) -> bool:
+    pair = text[max(at - 1, 0) : at + 1]
+    return 0 < at < len(text) and all(_WORD.match(char) and not spaceless(char) for char in pair)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +107,15 @@ def enforce(
     aligned = Aligned(source, text, links)
     hidden = masked(text, names, "\0")
     used = ["\0" in hidden[start:end] for start, end in aligned.written]
-    edits = [_edit(aligned, hidden, used, term) for term in terms]
+    starts = [start for start, _ in aligned.written]
+    edits = [_edit(aligned, hidden, starts, used, term) for term in terms]
     return _rewritten(aligned, sorted(edits, key=lambda edit: edit.span))
 
 
-def _edit(aligned: Aligned, hidden: str, used: list[bool], term: Term) -> _Edit:
+def _edit(aligned: Aligned, hidden: str, starts: list[int], used: list[bool], term: Term) -> _Edit:
     read, everything = aligned.words((term.start, term.end)), (0, len(aligned.written))
     linked = aligned.linked(read, everything)
-    there = [*_occurrences(aligned, hidden, used, term.target)]
+    there = [*_occurrences(hidden, starts, used, term.target)]
     if there:  # the model has written it itself: the one next to what it was aligned with
         span, run = min(there, key=lambda each: min((abs(each[1][0] - j) for j in linked), default=0))
         used[slice(*run)] = [True] * (run[1] - run[0])
@@ -99,11 +132,12 @@ def _edit(aligned: Aligned, hidden: str, used: list[bool], term: Term) -> _Edit:
     return _Edit((core(aligned.text, first)[0], core(aligned.text, last)[1]), term.target, read)
 
 
-def _occurrences(aligned: Aligned, hidden: str, used: list[bool], target: str) -> Iterable[tuple[Span, Span]]:
-    starts = [start for start, _ in aligned.written]
-    for match in re.finditer(_bounded(target), hidden):
+def _occurrences(
+    hidden: str, starts: list[int], used: list[bool], target: str
+) -> Iterator[tuple[Span, Span]]:
+    for match in re.finditer(re.escape(target), hidden):
         run = (bisect_right(starts, match.start()) - 1, bisect_right(starts, match.end() - 1))
-        if not any(used[slice(*run)]):
+        if _bounded(hidden, *match.span()) and not any(used[slice(*run)]):
             yield match.span(), run
 
 
