@@ -28,7 +28,7 @@ def models(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
 
 @pytest.fixture(scope="session")
 def server(models: Path) -> Iterator[Running]:
-    with serving(*(f"{name}={models / name}" for name in NAMED)) as running:
+    with serving(*(f"{name}={models / name}" for name in NAMED), "--max-sending", "3") as running:
         yield running
 
 

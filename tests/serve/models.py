@@ -1,5 +1,6 @@
 """Small models of every kind that can be served, and a large one that knows nothing but takes its time."""
 
+import json
 from pathlib import Path
 
 from tests import examples
@@ -21,7 +22,8 @@ def make(folder: Path) -> None:
     write_lines(folder / "letters.txt", ["The cat sat on the mat.", "The dog lay on the rug."] * 8)
     write_lines(folder / "verse.txt", ["ROMEO: But, soft! what light through yonder window breaks?"] * 40)
     asked = {"context": STORY, "qas": [examples.answered(*each) for each in examples.ANSWERS]}
-    write_lines(folder / "story.json", [examples.json.dumps({"data": [{"title": "", "paragraphs": [asked]}]})])
+    squad = {"data": [{"title": "A story", "paragraphs": [asked]}]}
+    write_lines(folder / "story.json", [json.dumps(squad)])
     examples.translator(folder, "en-de")
     for name, task, file, steps in (
         ("sentiment", "classify", "films.tsv", 40),

@@ -50,11 +50,11 @@ class Running:
 
     @property
     def files(self) -> int:
-        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+        return len([*Path(f"/proc/{self.process.pid}/fd").iterdir()])
 
     @property
     def threads(self) -> int:
-        return len(os.listdir(f"/proc/{self.process.pid}/task"))
+        return len([*Path(f"/proc/{self.process.pid}/task").iterdir()])
 
     def end(self, seconds: float = 30) -> int:
         self.process.send_signal(signal.SIGTERM)

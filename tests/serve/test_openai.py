@@ -33,7 +33,9 @@ def test_vectors_are_those_of_the_python_api(client, alone):
         assert [each.index for each in found.data] == [0, 1, 2]
         assert found.usage.prompt_tokens == found.usage.total_tokens > 0
     raw = client.embeddings.create(model="minilm", input=TEXTS[0], encoding_format="base64").data[0]
-    assert_allclose(np.frombuffer(base64.b64decode(raw.embedding), np.float32), wanted[0], rtol=1e-4, atol=1e-6)
+    assert_allclose(
+        np.frombuffer(base64.b64decode(raw.embedding), np.float32), wanted[0], rtol=1e-4, atol=1e-6
+    )
 
 
 def test_dimensions_are_the_first_ones_of_length_one(client, alone):
@@ -141,9 +143,9 @@ def test_keys_are_asked_for_and_a_full_line_says_when_to_come_back(models, tmp_p
     with serving(f"verse={models / 'slow-verse'}", *options) as running:
         given = {"model": "verse", "prompt": PROMPT, "max_tokens": 300, "temperature": 0}
         url = f"{running.url}/v1"
-        with openai.OpenAI(base_url=url, api_key="secret", max_retries=0) as wrong:
-            with pytest.raises(openai.AuthenticationError, match="no valid key"):
-                wrong.completions.create(**given)
+        wrong = openai.OpenAI(base_url=url, api_key="secret", max_retries=0)
+        with wrong, pytest.raises(openai.AuthenticationError, match="no valid key"):
+            wrong.completions.create(**given)
         with openai.OpenAI(base_url=url, api_key="secret-two", max_retries=0) as client:
             with ThreadPoolExecutor(20) as pool:
                 asked = [pool.submit(client.completions.create, **given) for _ in range(20)]

@@ -17,6 +17,7 @@ from regard.serve.doors.openai import OPENAI
 from regard.serve.doors.own import OWN
 from regard.serve.doors.tei import TEI
 from regard.serve.looking import Explorers
+from regard.serve.openapi import describe
 from regard.serve.page import page, page_response
 from regard.serve.service import Service
 
@@ -49,6 +50,9 @@ def build_app(
     async def metrics(request: Request) -> Response:
         return PlainTextResponse(service().metrics.page(), media_type="text/plain; version=0.0.4")
 
+    async def openapi(request: Request) -> Response:
+        return Json(describe(doors))
+
     routes = [
         Route(
             way.path,
@@ -67,8 +71,13 @@ def build_app(
         for door in doors
         for way in door.ways
     ]
-    routes += [Route("/health", health), Route("/ready", ready), Route("/metrics", metrics)]
-    routes.append(Route("/", start))
+    routes += [
+        Route("/health", health),
+        Route("/ready", ready),
+        Route("/metrics", metrics),
+        Route("/openapi.json", openapi),
+        Route("/", start),
+    ]
     if explorers is not None:
         routes.append(Route("/look/{name}/", explorers.show))
     cors = Middleware(CORSMiddleware, allow_origins=[*origins], allow_methods=["*"], allow_headers=["*"])

@@ -142,6 +142,15 @@ class Ask:
             raise RefusedError(f"{name}={value!s:.20} must be from {least} to {most}")
         return value
 
+    def number(self, name: str, default: Any, least: float, most: float) -> Any:
+        """Any number within bounds; a default may be outside."""
+        value = self.value(name, float)
+        if value is None:
+            return default
+        if not least <= value <= most:
+            raise RefusedError(f"{name}={value!s:.20} must be from {least:g} to {most:g}")
+        return value
+
     def texts(self, name: str, *, needed: bool = True) -> tuple[list[str], bool]:
         """A field that is a text or a list of them, as a list; and whether it was a list."""
         value = self.fields.get(name)

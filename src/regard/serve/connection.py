@@ -42,7 +42,8 @@ class Connection(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         for why in [*self._ends]:
             self._go_on(why)
-        if self.cycle is not None and (task := self.cycle.scope.get(TASK)) is not None:
+        task: Any = None if self.cycle is None else self.cycle.scope.get(TASK)
+        if task is not None:
             task.cancel()
 
     def data_received(self, data: bytes) -> None:

@@ -78,7 +78,7 @@ class Lane:
                 for work in works:
                     work.fail(error)
             finally:
-                self.line.done(works, time.monotonic() - began)
+                self.line.done(works)
 
     def _answer(self, works: list[Work]) -> None:
         try:

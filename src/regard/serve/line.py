@@ -1,7 +1,8 @@
 """Where requests wait for a model: bounded, and fair to callers.
 
-Callers take turns, one request each, however many one of them has in the line. What has waited past its
-deadline, or was given up, leaves it.
+Callers take turns, one request each, however many one of them has in the line; and the last of the room is
+kept for those who have few. Who would wait past the deadline is not let in, as far as that can be known. At a
+time no more is begun than can be done soon: a hundred that share a slow model would all be late.
 """
 
 import itertools
@@ -9,9 +10,17 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
+
+SHARE = 7 / 8
+"""Of the room, for callers who have much of it."""
+SURE = 0.6
+"""Of the time until a deadline that may be planned for: a machine has other things to do, too."""
+SOON = 5.0
+"""Seconds in which what is under way should be done; and after which what was measured counts half."""
 
 
 class BusyError(Exception):
@@ -53,12 +62,16 @@ class Work:
         """Nobody waits for it any more."""
         return self.answer.cancelled() or self.answer.done()
 
+    @property
+    def answered(self) -> bool:
+        return self.answer.done() and not self.answer.cancelled() and self.answer.exception() is None
+
     def give(self, answer: Any) -> None:
-        if not self.answer.done():
+        with suppress(InvalidStateError):  # it may be given up at any moment
             self.answer.set_result(answer)
 
     def fail(self, error: BaseException) -> None:
-        if not self.answer.done():
+        with suppress(InvalidStateError):
             self.answer.set_exception(error)
 
 
@@ -68,7 +81,11 @@ class Line:
         self._callers: OrderedDict[str, deque[Work]] = OrderedDict()
         self._count = self._tokens = 0
         self._free = threading.Condition()
-        self._pace = 1000.0
+        self._work = self._busy = 0.0  # tokens done of late, and the seconds that took
+        self._pace = 0.0  # tokens a second, with enough to do; 0 while that is not known
+        self._warm = False  # what is made once is made for the first
+        self._since = time.monotonic()
+        self._begun = 0  # tokens being worked on
         self._closed = False
 
     def __len__(self) -> int:
@@ -85,26 +102,46 @@ class Line:
             if self._closed:
                 raise ClosedError("this service is ending")
             alone = self._count == 0 and self._tokens == 0  # a large one is let in where it disturbs nobody
-            full = self._count >= self._most or self._tokens + work.cost > self._most_tokens
-            if full and not alone:
-                raise BusyError(min(30, max(1, round(self._tokens / self._pace))))
+            if alone:
+                self._since = time.monotonic()
+            elif self._full(work):
+                raise BusyError(min(30, max(1, round(self._wait(0)))))
             self._callers.setdefault(work.caller, deque()).append(work)
             self._count += 1
             self._tokens += work.cost
             self._free.notify()
+
+    def _full(self, work: Work) -> bool:
+        own = len(self._callers.get(work.caller, ()))
+        room = 1.0 if own < self._most * (1 - SHARE) / 2 else SHARE
+        tokens = self._tokens + work.cost
+        return (
+            self._count >= self._most * room
+            or tokens > self._most_tokens * room
+            or time.monotonic() + self._wait(work.cost) / SURE > work.deadline
+        )
+
+    def _wait(self, cost: int) -> float:
+        """Seconds until one that comes now is done, about; 0 while nothing is known."""
+        return (self._tokens + cost) / self._pace if self._pace else 0.0
 
     def take(self, budget: int, *, wait: bool = True) -> list[Work]:
         """What is waiting, of one kind, within a budget of tokens: one at least, unless nothing is there.
         With `wait`, sleeps until there is something; then nothing means that the line is closed."""
         with self._free:
             while True:
-                found = self._gather(budget)
+                found = self._gather(budget, needed=wait)
                 if found or not wait or self._closed:
                     return found
                 self._free.wait()
 
-    def _gather(self, budget: int) -> list[Work]:
+    def _gather(self, budget: int, *, needed: bool) -> list[Work]:
+        """One at least, if it is `needed`."""
         found: list[Work] = []
+        if self._pace:
+            budget = min(budget, round(self._pace * SOON) - self._begun)
+        if budget <= 0 and not needed:
+            return found
         passed = 0  # callers in a row of whom nothing was taken
         while self._callers and passed < len(self._callers):
             caller, own = next(iter(self._callers.items()))
@@ -125,16 +162,39 @@ class Line:
                 continue
             found.append(work)
             budget -= work.cost
+            self._begun += work.cost
             passed = 0
         return found
 
-    def done(self, works: list[Work], seconds: float) -> None:
-        """They have left the model, after so much time."""
+    def done(self, works: list[Work]) -> None:
+        """They have left the model."""
         with self._free:
             tokens = sum(work.cost for work in works)
             self._tokens -= tokens
-            if seconds > 0 and tokens:
-                self._pace += 0.2 * (tokens / seconds - self._pace)
+            self._begun -= tokens
+            now = time.monotonic()
+            took, self._since = now - self._since, now
+            if self._warm:
+                kept = 0.5 ** (took / SOON)
+                self._work = self._work * kept + sum(work.cost for work in works if work.answered)
+                self._busy = self._busy * kept + took
+                pace = self._work / max(self._busy, 1e-9)
+                self._pace = pace if self._count else max(self._pace, pace)
+            self._warm = True
+
+    def leave(self, work: Work) -> None:
+        """Nobody waits for it any more."""
+        if work.answer.done():
+            return
+        work.answer.cancel()
+        with self._free:
+            own = self._callers.get(work.caller, deque())
+            if work in own:
+                own.remove(work)
+                self._count -= 1
+                self._tokens -= work.cost
+                if not own:
+                    del self._callers[work.caller]
 
     def close(self) -> None:
         """No more come in; those that are here are still taken."""

@@ -161,7 +161,7 @@ class Service:
                 yield written
             work.answer.result()
         finally:
-            work.answer.cancel()
+            served.lane.line.leave(work)
 
     def _writing(self, prompt: str, caller: str, key: int, settings: dict[str, Any]) -> Work:
         own = tuple(sorted(settings.items()))
@@ -179,7 +179,7 @@ class Service:
         except TimeoutError:
             raise LateError(f"not answered within {self.limits.seconds:g} s") from None
         finally:
-            work.answer.cancel()  # a caller that has hung up is dropped from its batch
+            served.lane.line.leave(work)  # a caller that has hung up is dropped, from its batch too
 
 
 def _tokens(item: Any) -> int:

@@ -72,8 +72,9 @@ class TranslatorLane(Lane):
                 except BaseException as error:  # the batch is lost; the service goes on
                     LOG.exception("model %s: a batch failed", self.name)
                     for each in under_way:
-                        each.work.fail(error)
-                        self._leave(each)
+                        if each.left:
+                            each.work.fail(error)
+                            self._leave(each)
 
     def _coming(self, under_way: list[_Open]) -> Iterator[Joining | None]:
         """What joins next; None while nothing waits but some are under way."""
@@ -124,6 +125,7 @@ class TranslatorLane(Lane):
             self.line.done([work])
             return
         own = _Open(work, sources, len(pieces), gone, [[] for _ in sources])
+        work.answer.add_done_callback(lambda found: gone.update(own.places if found.cancelled() else ()))
         if not pieces:  # blank texts
             self._finish(own)
         yield from ((piece, own) for piece in pieces)

@@ -3,7 +3,7 @@ are being written, a token of each in turn."""
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from regard.serve.lanes import LOG, Lane
@@ -32,7 +32,6 @@ class _Running:
     steps: Iterator[list[Written]]
     found: list[dict[int, Generated]]
     begun: bool = False
-    began: float = field(default_factory=time.monotonic)
 
 
 class GeneratorLane(Lane):
@@ -78,7 +77,7 @@ class GeneratorLane(Lane):
                 work.fail(error)
             going = False
         if not going:
-            self.line.done(each.works, time.monotonic() - each.began)
+            self.line.done(each.works)
         return going
 
     def _tell(self, each: _Running, written: Written) -> None:

@@ -66,8 +66,8 @@ async def completions(ask: Ask) -> Response:
     limits = ask.service.limits
     served = _model(ask, "language")
     stop, _ = ask.texts("stop", needed=False)
-    temperature = ask.value("temperature", float, 1.0)
-    top_p = ask.value("top_p", float, 1.0)
+    temperature = ask.number("temperature", 1.0, 0, 2)
+    top_p = ask.number("top_p", 1.0, 0, 1)
     samples = ask.whole("n", 1, limits.alternatives)
     seed = ask.value("seed", int)
     if len(prompts) * samples > limits.texts:

@@ -18,7 +18,7 @@ async def translate(ask: Ask) -> Response:
     decoding = {
         "beam": ask.whole("beam", served.predictor.decoding.beam, 16),
         "n_best": ask.whole("n_best", 1, ask.service.limits.alternatives),
-        "length_penalty": ask.value("length_penalty", float),
+        "length_penalty": ask.number("length_penalty", None, -10, 10),
     }
     found = await ask.service.translate(
         served,

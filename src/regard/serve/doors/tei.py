@@ -82,7 +82,8 @@ async def rerank(ask: Ask) -> Response:
 
 async def cohere(ask: Ask) -> Response:
     value = ask.fields.get("documents")
-    found = [each.get("text") if isinstance(each, dict) else each for each in value or ()]
+    items = value if isinstance(value, list) else []
+    found = [each.get("text") if isinstance(each, dict) else each for each in items]
     documents = [each for each in found if isinstance(each, str)]
     if not documents or len(documents) < len(found):
         raise RefusedError("documents should be a list of texts, or of objects with a text")

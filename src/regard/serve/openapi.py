@@ -1,0 +1,434 @@
+"""`/openapi.json`: every endpoint with its fields, and an example of a request and its answer.
+
+Those of other protocols that their own clients know (glossaries, files) are only named.
+tests/serve/test_openapi.py sends every example.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+from regard.serve.doors import Door
+
+TEXT, WHOLE, NUMBER, TRUTH = "string", "integer", "number", "boolean"
+TEXTS = "texts"
+"""A text, or a list of them."""
+SCHEMAS: dict[str, dict[str, Any]] = {
+    TEXTS: {"oneOf": [{"type": TEXT}, {"type": "array", "items": {"type": TEXT}}]},
+    "any": {},
+}
+MODEL = {"model": (TEXT, "its name; the first that fits, if none is given")}
+TOO_LONG = {"too_long": (TEXT, "cut, windows or error: what is done with texts that are too long")}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Endpoint:
+    path: str
+    door: str
+    about: str
+    method: str = "post"
+    fields: Mapping[str, tuple[str, str]]
+    """Type and meaning of each; those that are needed have a meaning that ends in (needed)."""
+    asked: Mapping[str, Any]
+    """An example."""
+    answered: Any
+    """What comes back for it."""
+
+
+ENDPOINTS: Sequence[Endpoint] = (
+    Endpoint(
+        path="/v1/translate",
+        door="regard",
+        about="Translations, with scores and, if asked for, alternatives and which word came from which",
+        fields={
+            "texts": (TEXTS, "what is to be translated (needed)"),
+            **MODEL,
+            "source": (TEXT, "its language"),
+            "target": (TEXT, "the language wanted: chooses the model, where none is named"),
+            "beam": (WHOLE, "hypotheses that are followed; 1 is greedy"),
+            "n_best": (WHOLE, "how many translations come back of each text"),
+            "length_penalty": (NUMBER, "above 0, longer ones are preferred"),
+            "align": (TRUTH, "whether words are aligned"),
+            "split": (TEXT, "auto, always or never: texts of several sentences"),
+            "suppressed": (TEXTS, "words that are never written"),
+        },
+        asked={"texts": "Where is the station?", "target": "de"},
+        answered={
+            "model": "en-de",
+            "result": {
+                "source": "Where is the station?",
+                "text": "Wo ist der Bahnhof?",
+                "score": -0.42,
+                "ranking": -0.07,
+                "finished": True,
+                "confidence": 0.93,
+                "pieces": 1,
+                "unknown": 0,
+            },
+        },
+    ),
+    Endpoint(
+        path="/v1/classify",
+        door="regard",
+        about="Labels with their probabilities",
+        fields={
+            "texts": (TEXTS, "what is to be classified (needed)"),
+            "seconds": (TEXTS, "for classifiers of pairs: the second text of each"),
+            **MODEL,
+            **TOO_LONG,
+        },
+        asked={"texts": ["A moving, funny film."]},
+        answered={
+            "model": "sentiment",
+            "results": [
+                {
+                    "label": "positive",
+                    "labels": ["positive"],
+                    "probability": 0.98,
+                    "probabilities": {"negative": 0.02, "positive": 0.98},
+                }
+            ],
+        },
+    ),
+    Endpoint(
+        path="/v1/tag",
+        door="regard",
+        about="A tag for each word, and the names that they mark",
+        fields={"texts": ("any", "a text, a list of texts, or a list of lists of words (needed)"), **MODEL},
+        asked={"texts": "Bob met Ann ."},
+        answered={
+            "model": "entities",
+            "result": {
+                "words": ["Bob", "met", "Ann", "."],
+                "tags": ["B-PER", "O", "B-PER", "O"],
+                "probabilities": [0.99, 0.99, 0.99, 0.99],
+                "spans": [
+                    {"label": "PER", "start": 0, "end": 1, "text": "Bob"},
+                    {"label": "PER", "start": 2, "end": 3, "text": "Ann"},
+                ],
+            },
+        },
+    ),
+    Endpoint(
+        path="/v1/answer",
+        door="regard",
+        about="Where a text answers a question",
+        fields={
+            "questions": (TEXTS, "what is asked (needed)"),
+            "contexts": (TEXTS, "where the answer is; one for all questions, or one for each (needed)"),
+            "n_best": (WHOLE, "how many spans come back"),
+            **MODEL,
+        },
+        asked={
+            "questions": "Who met Bob?",
+            "contexts": "On Monday, Ann Leeson met Bob in Rome.",
+            "n_best": 1,
+        },
+        answered={
+            "model": "answers",
+            "result": {
+                "question": "Who met Bob?",
+                "answer": {"text": "Ann Leeson", "start": 11, "end": 21, "probability": 0.99, "score": 13.7},
+                "none": 0.0,
+                "spans": [{"text": "Ann Leeson", "start": 11, "end": 21, "probability": 0.99, "score": 13.7}],
+            },
+        },
+    ),
+    Endpoint(
+        path="/v1/embed",
+        door="regard",
+        about="Vectors",
+        fields={"texts": (TEXTS, "what is to be embedded (needed)"), **MODEL, **TOO_LONG},
+        asked={"texts": ["A dog barks."]},
+        answered={"model": "minilm", "results": [{"vector": [0.013, -0.052, 0.071]}]},
+    ),
+    Endpoint(
+        path="/v1/fill",
+        door="regard",
+        about="What stands at [MASK]",
+        fields={
+            "texts": (TEXTS, "with at least one [MASK] each (needed)"),
+            "top": (WHOLE, "candidates of each"),
+            **MODEL,
+        },
+        asked={"texts": "The cat [MASK] on the mat.", "top": 1},
+        answered={
+            "model": "bert",
+            "result": {
+                "text": "The cat sat on the mat.",
+                "candidates": [[{"token": "sat", "probability": 0.66, "text": "The cat sat on the mat."}]],
+            },
+        },
+    ),
+    Endpoint(
+        path="/v1/about",
+        door="regard",
+        method="get",
+        about="What is served: models, languages and limits",
+        fields={},
+        asked={},
+        answered={
+            "models": [{"name": "en-de", "task": "translate", "noun": "translator"}],
+            "pairs": [{"model": "en-de", "source": "en", "target": "de", "aligns": True}],
+            "limits": {
+                "texts": 256,
+                "characters": 100_000,
+                "body": 2_000_000,
+                "alternatives": 8,
+                "max_tokens": 2048,
+            },
+        },
+    ),
+    Endpoint(
+        path="/v1/embeddings",
+        door="openai",
+        about="Vectors, as OpenAI's clients ask for them; texts only, token ids are refused",
+        fields={
+            "input": (TEXTS, "what is to be embedded (needed)"),
+            "model": (TEXT, "its name; any, where one embedder is served"),
+            "encoding_format": (TEXT, "float or base64"),
+            "dimensions": (WHOLE, "so many of the first numbers, of length 1 again"),
+        },
+        asked={"input": "A dog barks.", "model": "minilm"},
+        answered={
+            "object": "list",
+            "data": [{"object": "embedding", "index": 0, "embedding": [0.013, -0.052, 0.071]}],
+            "model": "minilm",
+            "usage": {"prompt_tokens": 6, "total_tokens": 6},
+        },
+    ),
+    Endpoint(
+        path="/v1/completions",
+        door="openai",
+        about="What follows a prompt; with stream=true as events, token by token",
+        fields={
+            "prompt": (TEXTS, "(needed)"),
+            "model": (TEXT, "its name; any, where one language model is served"),
+            "max_tokens": (WHOLE, "that may follow"),
+            "temperature": (NUMBER, "0 is greedy"),
+            "top_p": (NUMBER, "samples come from the likeliest tokens that have this probability together"),
+            "n": (WHOLE, "texts for each prompt"),
+            "stop": (TEXTS, "where a text ends"),
+            "seed": (WHOLE, "the same one gives the same texts"),
+            "stream": (TRUTH, "one prompt and n=1"),
+            "logprobs": (WHOLE, "whether the log-probability of each token comes back"),
+            "echo": (TRUTH, "whether the prompt comes back too"),
+        },
+        asked={"prompt": "ROMEO: But, soft!", "max_tokens": 3, "temperature": 0},
+        answered={
+            "id": "cmpl-6de13c2942516494211c981a",
+            "object": "text_completion",
+            "created": 1794854211,
+            "model": "verse",
+            "choices": [
+                {
+                    "index": 0,
+                    "text": " what light through yonder",
+                    "finish_reason": "length",
+                    "logprobs": None,
+                }
+            ],
+            "usage": {"prompt_tokens": 6, "completion_tokens": 3, "total_tokens": 9},
+        },
+    ),
+    Endpoint(
+        path="/v1/models",
+        door="openai",
+        method="get",
+        about="The models that are served",
+        fields={},
+        asked={},
+        answered={
+            "object": "list",
+            "data": [{"id": "en-de", "object": "model", "created": 1794853874, "owned_by": "regard"}],
+        },
+    ),
+    Endpoint(
+        path="/v1/models/{name}",
+        door="openai",
+        method="get",
+        about="One of them",
+        fields={},
+        asked={"name": "en-de"},
+        answered={"id": "en-de", "object": "model", "created": 1794853874, "owned_by": "regard"},
+    ),
+    Endpoint(
+        path="/embed",
+        door="tei",
+        about="Vectors, as clients of Text Embeddings Inference ask for them",
+        fields={
+            "inputs": (TEXTS, "what is to be embedded (needed)"),
+            "normalize": (TRUTH, "whether vectors have length 1; they have, unless this is false"),
+            "truncate": (
+                TRUTH,
+                "whether what is too long is cut; it is refused, unless this is true",
+            ),
+        },
+        asked={"inputs": ["A dog barks."]},
+        answered=[[0.013, -0.052, 0.071]],
+    ),
+    Endpoint(
+        path="/predict",
+        door="tei",
+        about="Labels of texts or pairs, likeliest first",
+        fields={"inputs": ("any", "a text, a pair, or a list of lists of one or two texts (needed)")},
+        asked={"inputs": "A moving, funny film."},
+        answered=[{"score": 0.98, "label": "positive"}, {"score": 0.02, "label": "negative"}],
+    ),
+    Endpoint(
+        path="/similarity",
+        door="tei",
+        about="Cosines of one text with others",
+        fields={"inputs": ("any", "source_sentence, and sentences, a list (needed)")},
+        asked={"inputs": {"source_sentence": "A dog barks.", "sentences": ["A hound bays.", "It rains."]}},
+        answered=[0.64, 0.12],
+    ),
+    Endpoint(
+        path="/rerank",
+        door="tei",
+        about="Texts, those that answer best first",
+        fields={
+            "query": (TEXT, "(needed)"),
+            "texts": (TEXTS, "(needed)"),
+            "return_text": (TRUTH, "whether the texts come back too"),
+        },
+        asked={"query": "a cat", "texts": ["a dog", "a kitten"]},
+        answered=[{"index": 1, "score": 0.77}, {"index": 0, "score": 0.52}],
+    ),
+    Endpoint(
+        path="/v1/rerank",
+        door="tei",
+        about="The same, as Cohere's clients ask for it",
+        fields={
+            "query": (TEXT, "(needed)"),
+            "documents": ("any", "a list of texts, or of objects with a text (needed)"),
+            "top_n": (WHOLE, "how many come back"),
+            "return_documents": (TRUTH, "whether the texts come back too"),
+            **MODEL,
+        },
+        asked={"query": "a cat", "documents": ["a dog", "a kitten"], "top_n": 1},
+        answered={"results": [{"index": 1, "relevance_score": 0.77}], "model": ""},
+    ),
+    Endpoint(
+        path="/translate",
+        door="libretranslate",
+        about="Translations, as LibreTranslate's clients ask for them; also as a form",
+        fields={
+            "q": (TEXTS, "what is to be translated (needed)"),
+            "source": (TEXT, "its language, or auto (needed)"),
+            "target": (TEXT, "(needed)"),
+            "format": (TEXT, "text or html"),
+            "alternatives": (WHOLE, "how many others come back"),
+            "api_key": (TEXT, "where the service wants one"),
+        },
+        asked={"q": "Where is the station?", "source": "en", "target": "de"},
+        answered={"translatedText": "Wo ist der Bahnhof?"},
+    ),
+    Endpoint(
+        path="/detect",
+        door="libretranslate",
+        about="The language of a text",
+        fields={"q": (TEXT, "(needed)"), "api_key": (TEXT, "where the service wants one")},
+        asked={"q": "Where is the station?"},
+        answered=[{"confidence": 98.0, "language": "en"}],
+    ),
+    Endpoint(
+        path="/v2/translate",
+        door="deepl",
+        about="Translations, as DeepL's clients ask for them; also as a form",
+        fields={
+            "text": (TEXTS, "what is to be translated (needed)"),
+            "target_lang": (TEXT, "(needed)"),
+            "source_lang": (TEXT, "found out, if it is not given"),
+            "tag_handling": (TEXT, "html or xml"),
+            "glossary_id": (TEXT, "one that was made before"),
+        },
+        asked={"text": ["Where is the station?"], "target_lang": "DE", "source_lang": "EN"},
+        answered={"translations": [{"detected_source_language": "EN", "text": "Wo ist der Bahnhof?"}]},
+    ),
+    Endpoint(
+        path="/info",
+        door="tei",
+        method="get",
+        about="What is served, as Text Embeddings Inference says it",
+        fields={},
+        asked={},
+        answered={
+            "model_id": "minilm",
+            "model_dtype": "float32",
+            "model_type": {"embed": {}},
+            "max_input_length": 256,
+            "max_client_batch_size": 256,
+            "max_concurrent_requests": 512,
+            "models": ["minilm"],
+        },
+    ),
+)
+
+REFUSED = {
+    "400": "something is wrong with the request; the message says what, and what would be right",
+    "401": "the service wants a key, and none that it knows came",
+    "413": "larger than the service takes",
+    "429": "too many are waiting: Retry-After says in how many seconds to come back",
+    "503": "not answered in time, or the service is ending",
+}
+
+
+def describe(doors: Iterable[Door]) -> dict[str, Any]:
+    """The document, as OpenAPI 3.1 has it; what has no example here is named."""
+    known = {(each.method, each.path): each for each in ENDPOINTS}
+    paths: dict[str, dict[str, Any]] = {}
+    for door in doors:
+        for way in door.ways:
+            method = way.method.lower()
+            each = known.get((method, way.path))
+            operation = _named(door.name, method, way.path) if each is None else _operation(each)
+            paths.setdefault(way.path, {})[method] = operation
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "regard",
+            "version": version("regard"),
+            "description": "Models behind HTTP; requests of all callers are packed together.",
+        },
+        "paths": paths,
+        "components": {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
+        "security": [{}, {"key": []}],
+    }
+
+
+def _named(door: str, method: str, path: str) -> dict[str, Any]:
+    answers: dict[str, Any] = {code: {"description": why} for code, why in REFUSED.items()}
+    return {
+        "operationId": f"{method} {path}",
+        "tags": [door],
+        "parameters": [
+            {"name": name, "in": "path", "required": True, "schema": {"type": TEXT}}
+            for name in re.findall(r"{(\w+)}", path)
+        ],
+        "responses": {"200": {"description": "the answer"}, **answers},
+    }
+
+
+def _operation(each: Endpoint) -> dict[str, Any]:
+    found = {**_named(each.door, each.method, each.path), "summary": each.about}
+    found["responses"]["200"]["content"] = {"application/json": {"schema": {}, "example": each.answered}}
+    for parameter in found["parameters"]:
+        parameter["example"] = each.asked[parameter["name"]]
+    if each.method == "post":
+        schema = {
+            "type": "object",
+            "properties": {name: _schema(*about) for name, about in each.fields.items()},
+            "required": [name for name, (_, about) in each.fields.items() if about.endswith("(needed)")],
+        }
+        found["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": schema, "example": each.asked}},
+        }
+    return found
+
+
+def _schema(kind: str, about: str) -> dict[str, Any]:
+    return {**SCHEMAS.get(kind, {"type": kind}), "description": about}
