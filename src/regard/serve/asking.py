@@ -227,7 +227,9 @@ def endpoint(
         except BusyError as error:
             return refusal(str(error), 429, error.seconds)
         except ClosedError as error:
-            return refusal(str(error), 503, 5)
+            response = refusal(str(error), 503, 5)
+            response.headers["Connection"] = "close"
+            return response
         except LateError as error:
             return refusal(str(error), 503, 5)
         except HTTPException as error:

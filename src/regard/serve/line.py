@@ -105,7 +105,7 @@ class Line:
             if alone:
                 self._since = time.monotonic()
             elif self._full(work):
-                raise BusyError(min(30, max(1, round(self._wait(0)))))
+                raise BusyError(min(30, max(1, round(self._tokens / max(self._pace, 1.0)))))
             self._callers.setdefault(work.caller, deque()).append(work)
             self._count += 1
             self._tokens += work.cost
@@ -114,16 +114,18 @@ class Line:
     def _full(self, work: Work) -> bool:
         own = len(self._callers.get(work.caller, ()))
         room = 1.0 if own < self._most * (1 - SHARE) / 2 else SHARE
-        tokens = self._tokens + work.cost
         return (
             self._count >= self._most * room
-            or tokens > self._most_tokens * room
-            or time.monotonic() + self._wait(work.cost) / SURE > work.deadline
+            or self._tokens + work.cost > self._most_tokens * room
+            or time.monotonic() + self._wait(own, work.cost) / SURE > work.deadline
         )
 
-    def _wait(self, cost: int) -> float:
-        """Seconds until one that comes now is done, about; 0 while nothing is known."""
-        return (self._tokens + cost) / self._pace if self._pace else 0.0
+    def _wait(self, own: int, cost: int) -> float:
+        """Seconds until one that comes now is done, about, of a caller who has `own` in the line already; 0
+        while nothing is known."""
+        mean = (self._tokens - self._begun) / max(self._count, 1)
+        turns = self._begun + (own + 1) * (len(self._callers) + 1) * mean
+        return (min(self._tokens, turns) + cost) / self._pace if self._pace else 0.0
 
     def take(self, budget: int, *, wait: bool = True) -> list[Work]:
         """What is waiting, of one kind, within a budget of tokens: one at least, unless nothing is there.

@@ -89,6 +89,7 @@ def run(
     handler.setFormatter(_Lines())
     LOG.addHandler(handler)
     logging.getLogger("uvicorn.error").addHandler(handler)
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # it quotes what it cannot read
     LOG.setLevel(logging.WARNING if quiet else logging.INFO)
     service = Service(named, limits=limits, device=device, precision=precision)
     if warm:
