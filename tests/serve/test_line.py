@@ -45,10 +45,11 @@ def test_only_one_kind_is_taken_at_a_time_and_within_the_budget():
 
 def test_who_gives_up_leaves_the_line_and_who_is_late_is_told():
     line = Line(64, 10**6)
-    gone, late, whole = work(), work(seconds=-1), work()
+    gone, late, whole = work(), work(seconds=0.05), work()
     for each in (gone, late, whole):
         line.put(each)
     line.leave(gone)
+    time.sleep(0.1)
     assert (len(line), line.tokens) == (2, 20)
     assert line.take(100) == [whole]
     assert "too long" in str(late.answer.exception())

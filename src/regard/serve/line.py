@@ -105,7 +105,7 @@ class Line:
             if alone:
                 self._since = time.monotonic()
             elif self._full(work):
-                raise BusyError(min(30, max(1, round(self._tokens / max(self._pace, 1.0)))))
+                raise BusyError(min(30, max(1, round(self._tokens / self._pace))) if self._pace else 1)
             self._callers.setdefault(work.caller, deque()).append(work)
             self._count += 1
             self._tokens += work.cost
