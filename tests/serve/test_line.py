@@ -23,9 +23,10 @@ def test_callers_take_turns_however_many_one_of_them_has():
 
 def test_who_has_few_gets_in_where_another_has_filled_the_line():
     line = Line(64, 10**6)
+    for _ in range(56):
+        line.put(work("a"))
     with pytest.raises(BusyError):
-        for _ in range(65):
-            line.put(work("a"))
+        line.put(work("a"))
     assert len(line) == 56
     for _ in range(4):
         line.put(work("b"))

@@ -1,10 +1,12 @@
 """The application: all doors, health, metrics, and the page."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
@@ -21,6 +23,8 @@ from regard.serve.openapi import describe
 from regard.serve.page import page, page_response
 from regard.serve.service import Service
 
+LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
+"""Names of this machine."""
 DOORS: tuple[Door, ...] = (OWN, OPENAI, TEI, LIBRETRANSLATE, DEEPL)
 
 
@@ -29,10 +33,11 @@ def build_app(
     *,
     keys: Sequence[str] = (),
     origins: Sequence[str] = (),
+    hosts: Sequence[str] = (),
     explorers: Explorers | None = None,
 ) -> Starlette:
-    """`keys` are those that may ask, anyone if there are none; `origins` the sites whose pages may. With
-    `explorers`, models can be looked into."""
+    """`keys` are those that may ask, anyone if there are none; `origins` the sites whose pages may; `hosts`
+    the names that the service goes by, any if there are none. With `explorers`, models can be looked into."""
     doors = DOORS if explorers is None else (*DOORS, explorers.door)
     paths = {way.path for door in doors for way in door.ways}
     own_page = page_response(page(look=explorers is not None, documents="/translate_file" in paths))
@@ -80,5 +85,18 @@ def build_app(
     ]
     if explorers is not None:
         routes.append(Route("/look/{name}/", explorers.show))
-    cors = Middleware(CORSMiddleware, allow_origins=[*origins], allow_methods=["*"], allow_headers=["*"])
-    return Starlette(routes=routes, middleware=[cors] if origins else [])
+    around = []
+    if hosts:
+        around.append(Middleware(TrustedHostMiddleware, allowed_hosts=[*hosts], www_redirect=False))
+    if origins:
+        allowed: Any = {"allow_origins": [*origins], "allow_methods": ["*"], "allow_headers": ["*"]}
+        around.append(Middleware(CORSMiddleware, **allowed))
+    return Starlette(routes=routes, middleware=around)
+
+
+def own_names(host: str, names: Sequence[str], keys: Sequence[str]) -> list[str]:
+    """The names that a service goes by. One for this machine alone that takes no key is asked by its own: a
+    site that has a name of its own point here could else have a visitor's browser ask."""
+    if keys or "*" in names or (not names and host not in LOOPBACK):
+        return []
+    return [*LOOPBACK, *names]

@@ -24,6 +24,12 @@ def serve(
     origins: Annotated[
         list[str] | None, typer.Option("--origin", help="A site whose pages may ask (CORS); repeatable.")
     ] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-host", help="A name that it goes by behind a proxy; * for any; repeatable."
+        ),
+    ] = None,
     body: Annotated[int, typer.Option("--max-body", help="Bytes of a request.")] = DEFAULTS.body,
     texts: Annotated[int, typer.Option("--max-texts", help="Texts of a request.")] = DEFAULTS.texts,
     characters: Annotated[
@@ -82,6 +88,7 @@ def serve(
         limits=limits,
         keys=keys,
         origins=origins or [],
+        names=names or [],
         device=device,
         precision=precision,
         look=look,

@@ -17,7 +17,7 @@ from typing import Any
 
 SHARE = 7 / 8
 """Of the room, for callers who have much of it."""
-SURE = 0.6
+SURE = 0.5
 """Of the time until a deadline that may be planned for: a machine has other things to do, too."""
 SOON = 5.0
 """Seconds in which what is under way should be done; and after which what was measured counts half."""

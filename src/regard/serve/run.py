@@ -17,7 +17,7 @@ import uvicorn
 from rich.console import Console
 
 from regard.config import ConfigError
-from regard.serve.app import build_app
+from regard.serve.app import build_app, own_names
 from regard.serve.connection import Connection
 from regard.serve.limits import Limits
 from regard.serve.looking import Explorers
@@ -70,6 +70,7 @@ def run(
     limits: Limits,
     keys: Path | None,
     origins: Sequence[str],
+    names: Sequence[str],
     device: str,
     precision: Precision | None,
     look: bool,
@@ -95,7 +96,8 @@ def run(
     if warm:
         service.warm()
     explorers = Explorers(lambda: service, device) if look else None
-    app = build_app(lambda: service, keys=allowed, origins=origins, explorers=explorers)
+    hosts = own_names(host, names, allowed)
+    app = build_app(lambda: service, keys=allowed, origins=origins, hosts=hosts, explorers=explorers)
     config = uvicorn.Config(
         app,
         host=host,
