@@ -26,9 +26,7 @@ def serve(
     ] = None,
     names: Annotated[
         list[str] | None,
-        typer.Option(
-            "--allow-host", help="A name that it goes by behind a proxy; * for any; repeatable."
-        ),
+        typer.Option("--allow-host", help="A name that it goes by behind a proxy; * for any; repeatable."),
     ] = None,
     body: Annotated[int, typer.Option("--max-body", help="Bytes of a request.")] = DEFAULTS.body,
     texts: Annotated[int, typer.Option("--max-texts", help="Texts of a request.")] = DEFAULTS.texts,

@@ -39,9 +39,7 @@ def load(
     """
     task = task_of(folder)
     if kind is not None and not issubclass(task.kind, kind):
-        wanted = next(
-            (each.command for each in all_tasks() if issubclass(each.kind, kind)), kind.__name__
-        )
+        wanted = next((each.command for each in all_tasks() if issubclass(each.kind, kind)), kind.__name__)
         raise FolderError(f"{folder}: this is a model for regard {task.command}, not for regard {wanted}")
     found = task.open(folder, device=device, precision=precision)
     if isinstance(found, Described):
