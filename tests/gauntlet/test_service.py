@@ -264,7 +264,7 @@ def test_all_clients_at_once_are_answered_as_in_python_and_nothing_grows(server,
     record_property("cases", found.total())
     record_property("failures", len(wrong))
     record_property("memory, threads, files", columns)
-    assert wrong == []
+    assert Counter(each[:120] for each in wrong) == {}
     (memory, threads, files), (memory_after, threads_after, files_after) = columns
     assert memory_after < memory * 1.05
     assert threads_after <= threads

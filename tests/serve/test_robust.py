@@ -97,7 +97,7 @@ def talk(port: int, *parts: bytes, host: str = "127.0.0.1") -> socket.socket:
 
 
 def head(path: str, *lines: str) -> bytes:
-    return "\r\n".join([f"POST {path} HTTP/1.1", "Host: here", *lines, "", ""]).encode()
+    return "\r\n".join([f"POST {path} HTTP/1.1", "Host: localhost", *lines, "", ""]).encode()
 
 
 def refused_early(port: int, kind: str, most: int) -> tuple[bytes, int]:

@@ -62,10 +62,6 @@ class Work:
         """Nobody waits for it any more."""
         return self.answer.cancelled() or self.answer.done()
 
-    @property
-    def answered(self) -> bool:
-        return self.answer.done() and not self.answer.cancelled() and self.answer.exception() is None
-
     def give(self, answer: Any) -> None:
         with suppress(InvalidStateError):  # it may be given up at any moment
             self.answer.set_result(answer)
@@ -178,7 +174,7 @@ class Line:
             took, self._since = now - self._since, now
             if self._warm:
                 kept = 0.5 ** (took / SOON)
-                self._work = self._work * kept + sum(work.cost for work in works if work.answered)
+                self._work = self._work * kept + sum(work.cost for work in works if now < work.deadline)
                 self._busy = self._busy * kept + took
                 pace = self._work / max(self._busy, 1e-9)
                 self._pace = pace if self._count else max(self._pace, pace)
@@ -186,9 +182,8 @@ class Line:
 
     def leave(self, work: Work) -> None:
         """Nobody waits for it any more."""
-        if work.answer.done():
+        if not work.answer.cancel():  # it has its answer, and has long left
             return
-        work.answer.cancel()
         with self._free:
             own = self._callers.get(work.caller, deque())
             if work in own:
