@@ -79,7 +79,7 @@ def test_a_minute_of_ten_times_what_it_can_hold(models, record_property):
 
             await asyncio.gather(*(ask() for _ in range(callers)))
 
-        asyncio.run(load(SECONDS / 6, 100))
+        asyncio.run(load(SECONDS / 2, 100))
         before = running.memory
         found.clear()
         asyncio.run(load(SECONDS, 100))

@@ -1,8 +1,9 @@
 """Where requests wait for a model: bounded, and fair to callers.
 
 Callers take turns, one request each, however many one of them has in the line; and the last of the room is
-kept for those who have few. Who would wait past the deadline is not let in, as far as that can be known. At a
-time no more is begun than can be done soon: a hundred that share a slow model would all be late.
+kept for those who have few. Who would wait past the deadline is not let in, once it is known how quick the
+model is when others wait. With `soon`, no more is begun at a time than can be done soon: a hundred that share
+a slow model would all be late.
 """
 
 import itertools
@@ -72,13 +73,14 @@ class Work:
 
 
 class Line:
-    def __init__(self, waiting: int, tokens: int) -> None:
-        self._most, self._most_tokens = waiting, tokens
+    def __init__(self, waiting: int, tokens: int, *, soon: bool = False) -> None:
+        self._most, self._most_tokens, self._soon = waiting, tokens, soon
         self._callers: OrderedDict[str, deque[Work]] = OrderedDict()
         self._count = self._tokens = 0
         self._free = threading.Condition()
         self._work = self._busy = 0.0  # tokens done of late, and the seconds that took
-        self._pace = 0.0  # tokens a second, with enough to do; 0 while that is not known
+        self._pace = 0.0  # tokens a second, at the least; 0 while that is not known
+        self._sure = False  # it was measured while others waited
         self._warm = False  # what is made once is made for the first
         self._since = time.monotonic()
         self._begun = 0  # tokens being worked on
@@ -121,7 +123,7 @@ class Line:
         while nothing is known."""
         mean = (self._tokens - self._begun) / max(self._count, 1)
         turns = self._begun + (own + 1) * (len(self._callers) + 1) * mean
-        return (min(self._tokens, turns) + cost) / self._pace if self._pace else 0.0
+        return (min(self._tokens, turns) + cost) / max(self._pace, 1e-9) if self._sure else 0.0
 
     def take(self, budget: int, *, wait: bool = True) -> list[Work]:
         """What is waiting, of one kind, within a budget of tokens: one at least, unless nothing is there.
@@ -136,7 +138,7 @@ class Line:
     def _gather(self, budget: int, *, needed: bool) -> list[Work]:
         """One at least, if it is `needed`."""
         found: list[Work] = []
-        if self._pace:
+        if self._soon and self._pace:
             budget = min(budget, round(self._pace * SOON) - self._begun)
         if budget <= 0 and not needed:
             return found
@@ -177,6 +179,7 @@ class Line:
                 self._work = self._work * kept + sum(work.cost for work in works if now < work.deadline)
                 self._busy = self._busy * kept + took
                 pace = self._work / max(self._busy, 1e-9)
+                self._sure = self._sure or self._count > 0
                 self._pace = pace if self._count else max(self._pace, pace)
             self._warm = True
 

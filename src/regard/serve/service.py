@@ -61,16 +61,15 @@ class Service:
         return serve(named, self.limits, self.metrics, self._device, self._precision)
 
     def warm(self) -> None:
-        """One small request to each model, so that the first caller does not wait for what is made once."""
-        works = [self._greeting(each) for each in self.models]
-        for served, work in zip(self.models, works, strict=True):
-            served.lane.line.put(work)
-        for work in works:
+        """Two small requests to each model: the first makes what is made once, the second shows how quick it
+        is."""
+        for served in [*self.models] * 2:
+            served.lane.line.put(work := self._greeting(served))
             with suppress(Exception):  # what is wrong with a model is told to those who ask it
                 work.answer.result(timeout=600)
 
     def _greeting(self, served: Served) -> Work:
-        words = ("warm",)
+        words = ("The quick brown fox jumps over the lazy dog.",)
         asked: Any = Reading(METHODS.get(served.task, "embed"), (words,))
         match served.task:
             case "translate":
@@ -82,7 +81,7 @@ class Service:
                 asked = Reading("answer", (words, words))
             case "pretrain":
                 asked = Reading("fill", (("[MASK]",),))
-        return Work(asked, None, 8, "", time.monotonic() + 600)
+        return Work(asked, None, _tokens(words[0]), "", time.monotonic() + 600)
 
     def reload(self) -> list[str]:
         """Models whose files have changed are opened beside the old ones, which finish what they have."""
