@@ -22,6 +22,10 @@ SURE = 0.5
 """Of the time until a deadline that may be planned for: a machine has other things to do, too."""
 SOON = 5.0
 """Seconds in which what is under way should be done; and after which what was measured counts half."""
+SHORT = 0.05
+"""Seconds that are too few to measure anything."""
+FULL = 2048
+"""Tokens of a batch with which a model is about as quick as it gets."""
 
 
 class BusyError(Exception):
@@ -80,7 +84,7 @@ class Line:
         self._free = threading.Condition()
         self._work = self._busy = 0.0  # tokens done of late, and the seconds that took
         self._pace = 0.0  # tokens a second, at the least; 0 while that is not known
-        self._sure = False  # it was measured while others waited
+        self._sure = False  # it was measured with enough to do
         self._warm = False  # what is made once is made for the first
         self._since = time.monotonic()
         self._begun = 0  # tokens being worked on
@@ -102,14 +106,14 @@ class Line:
             alone = self._count == 0 and self._tokens == 0  # a large one is let in where it disturbs nobody
             if alone:
                 self._since = time.monotonic()
-            elif self._full(work):
+            elif self._no_room(work):
                 raise BusyError(min(30, max(1, round(self._tokens / self._pace))) if self._pace else 1)
             self._callers.setdefault(work.caller, deque()).append(work)
             self._count += 1
             self._tokens += work.cost
             self._free.notify()
 
-    def _full(self, work: Work) -> bool:
+    def _no_room(self, work: Work) -> bool:
         own = len(self._callers.get(work.caller, ()))
         room = 1.0 if own < self._most * (1 - SHARE) / 2 else SHARE
         return (
@@ -175,13 +179,23 @@ class Line:
             now = time.monotonic()
             took, self._since = now - self._since, now
             if self._warm:
-                kept = 0.5 ** (took / SOON)
-                self._work = self._work * kept + sum(work.cost for work in works if now < work.deadline)
-                self._busy = self._busy * kept + took
-                pace = self._work / max(self._busy, 1e-9)
-                self._sure = self._sure or self._count > 0
-                self._pace = pace if self._count else max(self._pace, pace)
+                self._measure(tokens, took, on_time=sum(work.cost for work in works if now < work.deadline))
             self._warm = True
+
+    def _measure(self, tokens: int, took: float, *, on_time: int) -> None:
+        """A batch that was full shows how quick the model is; before the first of those, others show how
+        quick it is at the least."""
+        full = tokens >= FULL or (self._soon and self._count > 0)
+        if self._sure and not full:
+            return
+        if full and not self._sure:
+            self._sure, self._work, self._busy = True, 0.0, 0.0
+        kept = 0.5 ** (took / SOON)
+        self._work = self._work * kept + on_time
+        self._busy = self._busy * kept + took
+        if self._busy > SHORT:
+            pace = self._work / self._busy
+            self._pace = pace if full else max(self._pace, pace)
 
     def leave(self, work: Work) -> None:
         """Nobody waits for it any more."""
