@@ -19,7 +19,7 @@ CHROMIUM = next(
     (found for name in ("chromium", "google-chrome", "chrome") if (found := shutil.which(name))), None
 )
 WIDE, NARROW = 1280, 390
-RUN_THEM = "then: python -m pytest -n 0 tests/look/browser tests/serve/test_page.py"
+RUN_THEM = "then: python -m pytest -n 0 tests/look/browser tests/serve/test_serve_page.py"
 
 
 def missing() -> str | None:

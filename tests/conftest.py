@@ -41,7 +41,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """How many cases the gauntlet tried. Tests in a browser are easily missed: say that they were skipped,
     and how to run them."""
     skipped = terminalreporter.stats.get("skipped", [])
-    told = [each for each in skipped if "look/browser/" in each.nodeid or "serve/test_page.py" in each.nodeid]
+    told = [
+        each
+        for each in skipped
+        if "look/browser/" in each.nodeid or "serve/test_serve_page.py" in each.nodeid
+    ]
     tried = [each for each in _reports(terminalreporter) if "cases" in dict(each.user_properties)]
     if tried:
         terminalreporter.write_line("")

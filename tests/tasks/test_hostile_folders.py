@@ -56,7 +56,7 @@ def refused(folder: Path) -> str:
     began = time.monotonic()
     with pytest.raises(FolderError) as caught:
         regard.load(folder, device="cpu")
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60  # not what such a model would take to build
     told = str(caught.value)
     assert "\n" not in told
     assert len(told) < 1000

@@ -24,6 +24,13 @@ ENABLES = {
     "onnx": ("onnx", "export to ONNX"),
     "onnxruntime": ("onnx", "export to ONNX"),
     "onnxscript": ("onnx", "export to ONNX"),
+    **dict.fromkeys(
+        (
+            *("starlette", "uvicorn", "httptools", "uvloop", "prometheus-client", "orjson"),
+            *("python-multipart", "py3langid"),
+        ),
+        ("serve", "models over HTTP: regard serve"),
+    ),
 }
 """Optional packages: the extra that brings each, and what it is good for."""
 FEATURES = {
