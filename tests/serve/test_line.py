@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from regard.serve import line as waiting
 from regard.serve.line import BusyError, ClosedError, Line, Work
 
 
@@ -61,10 +62,11 @@ def test_who_gives_up_leaves_the_line_and_who_is_late_is_told():
     assert (whole.answer.result(), line.tokens) == ("done", 0)
 
 
-def test_what_would_be_late_is_not_let_in():
+def test_what_would_be_late_is_not_let_in(monkeypatch):
     """After ten thousand tokens in half a second, forty thousand that wait are two."""
+    monkeypatch.setattr(waiting, "KNOWN", 0.3)
     line = Line(512, 10**6)
-    for _ in range(4):
+    for _ in range(5):
         line.put(work(cost=2500))
     for _ in range(4):
         taken = line.take(100)
@@ -72,18 +74,18 @@ def test_what_would_be_late_is_not_let_in():
         taken[0].give("done")
         line.done(taken)
     line.put(work(cost=40_000))
-    line.put(work(cost=10, seconds=6))
+    line.put(work(cost=10, seconds=60))
     with pytest.raises(BusyError) as busy:
         line.put(work(cost=10, seconds=1))
     assert busy.value.seconds >= 1
 
 
-def test_small_batches_say_nothing_of_how_long_a_large_one_takes():
-    """A model that is asked for a little at a time is not slow for it."""
+def test_no_burst_is_refused_for_how_slow_a_model_was(monkeypatch):
+    """A model that is asked for a little at a time, or for the first time, is not slow for it."""
+    monkeypatch.setattr(waiting, "KNOWN", 0.1)
     line = Line(512, 10**6)
     for _ in range(8):
         line.put(work(cost=10))
-    for _ in range(8):
         taken = line.take(10)
         time.sleep(0.02)
         line.done(taken)

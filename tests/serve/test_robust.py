@@ -224,6 +224,7 @@ def slow(models: Path) -> Iterator[Running]:
 LONG = {"texts": ["The dog sleeps. " * 4] * 2, "split": "never"}
 
 
+@pytest.mark.long
 def test_more_than_it_can_hold_is_told_to_come_back_at_once(slow):
     with slow.client(limits=httpx.Limits(max_connections=400)) as client, ThreadPoolExecutor(120) as pool:
         for _ in range(3):  # so that it knows how quick it is

@@ -39,15 +39,12 @@ class Reading:
 class Lane:
     """One thread: a pass uses all cores by itself."""
 
-    soon = False
-    """Whether the line holds back what cannot be done soon."""
-
     def __init__(
         self, predictor: Any, name: str, limits: Limits, metrics: Metrics, *, threads: int = 1
     ) -> None:
         self.predictor, self.name, self.metrics = predictor, name, metrics
         self._cores = torch.get_num_threads() // threads
-        self.line = Line(limits.waiting, limits.tokens, soon=self.soon)
+        self.line = Line(limits.waiting, limits.tokens)
         self.budget = 65_536 if predictor.device.type == "cuda" else 4096
         self._threads = [
             threading.Thread(target=self._begin, name=f"regard-{name}-{number}", daemon=True)

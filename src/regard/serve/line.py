@@ -1,9 +1,8 @@
 """Where requests wait for a model: bounded, and fair to callers.
 
 Callers take turns, one request each, however many one of them has in the line; and the last of the room is
-kept for those who have few. Who would wait past the deadline is not let in, once it is known how quick the
-model is when others wait. With `soon`, no more is begun at a time than can be done soon: a hundred that share
-a slow model would all be late.
+kept for those who have few. Who would wait past the deadline is not let in; how quick the model is counts as
+known only when some have been waiting all the time for a few seconds, so that no burst is refused for it.
 """
 
 import itertools
@@ -20,12 +19,8 @@ SHARE = 7 / 8
 """Of the room, for callers who have much of it."""
 SURE = 0.5
 """Of the time until a deadline that may be planned for: a machine has other things to do, too."""
-SOON = 5.0
-"""Seconds in which what is under way should be done; and after which what was measured counts half."""
-SHORT = 0.05
-"""Seconds that are too few to measure anything."""
-FULL = 2048
-"""Tokens of a batch with which a model is about as quick as it gets."""
+KNOWN = 5.0
+"""Seconds of waiting after which it is known how quick a model is."""
 
 
 class BusyError(Exception):
@@ -77,16 +72,13 @@ class Work:
 
 
 class Line:
-    def __init__(self, waiting: int, tokens: int, *, soon: bool = False) -> None:
-        self._most, self._most_tokens, self._soon = waiting, tokens, soon
+    def __init__(self, waiting: int, tokens: int) -> None:
+        self._most, self._most_tokens = waiting, tokens
         self._callers: OrderedDict[str, deque[Work]] = OrderedDict()
         self._count = self._tokens = 0
         self._free = threading.Condition()
-        self._work = self._busy = 0.0  # tokens done of late, and the seconds that took
-        self._pace = 0.0  # tokens a second, at the least; 0 while that is not known
-        self._sure = False  # it was measured with enough to do
-        self._warm = False  # what is made once is made for the first
-        self._since = time.monotonic()
+        self._since: float | None = None  # when some began to wait, and have all the time since
+        self._done = 0  # tokens done since then
         self._begun = 0  # tokens being worked on
         self._closed = False
 
@@ -104,10 +96,11 @@ class Line:
             if self._closed:
                 raise ClosedError("this service is ending")
             alone = self._count == 0 and self._tokens == 0  # a large one is let in where it disturbs nobody
-            if alone:
-                self._since = time.monotonic()
-            elif self._no_room(work):
-                raise BusyError(min(30, max(1, round(self._tokens / self._pace))) if self._pace else 1)
+            if not alone and self._no_room(work):
+                pace = self._pace()
+                raise BusyError(min(30, max(1, round(self._tokens / pace))) if pace else 1)
+            if self._since is None:
+                self._since, self._done = time.monotonic(), 0
             self._callers.setdefault(work.caller, deque()).append(work)
             self._count += 1
             self._tokens += work.cost
@@ -125,27 +118,28 @@ class Line:
     def _wait(self, own: int, cost: int) -> float:
         """Seconds until one that comes now is done, about, of a caller who has `own` in the line already; 0
         while nothing is known."""
+        pace = self._pace()
         mean = (self._tokens - self._begun) / max(self._count, 1)
         turns = self._begun + (own + 1) * (len(self._callers) + 1) * mean
-        return (min(self._tokens, turns) + cost) / max(self._pace, 1e-9) if self._sure else 0.0
+        return (min(self._tokens, turns) + cost) / pace if pace else 0.0
+
+    def _pace(self) -> float:
+        """Tokens a second; 0 while that is not known."""
+        waited = 0.0 if self._since is None else time.monotonic() - self._since
+        return self._done / waited if waited > KNOWN else 0.0
 
     def take(self, budget: int, *, wait: bool = True) -> list[Work]:
         """What is waiting, of one kind, within a budget of tokens: one at least, unless nothing is there.
         With `wait`, sleeps until there is something; then nothing means that the line is closed."""
         with self._free:
             while True:
-                found = self._gather(budget, needed=wait)
+                found = self._gather(budget)
                 if found or not wait or self._closed:
                     return found
                 self._free.wait()
 
-    def _gather(self, budget: int, *, needed: bool) -> list[Work]:
-        """One at least, if it is `needed`."""
+    def _gather(self, budget: int) -> list[Work]:
         found: list[Work] = []
-        if self._soon and self._pace:
-            budget = min(budget, round(self._pace * SOON) - self._begun)
-        if budget <= 0 and not needed:
-            return found
         passed = 0  # callers in a row of whom nothing was taken
         while self._callers and passed < len(self._callers):
             caller, own = next(iter(self._callers.items()))
@@ -168,6 +162,8 @@ class Line:
             budget -= work.cost
             self._begun += work.cost
             passed = 0
+        if not self._count:
+            self._since = None  # nobody waits
         return found
 
     def done(self, works: list[Work]) -> None:
@@ -176,26 +172,7 @@ class Line:
             tokens = sum(work.cost for work in works)
             self._tokens -= tokens
             self._begun -= tokens
-            now = time.monotonic()
-            took, self._since = now - self._since, now
-            if self._warm:
-                self._measure(tokens, took, on_time=sum(work.cost for work in works if now < work.deadline))
-            self._warm = True
-
-    def _measure(self, tokens: int, took: float, *, on_time: int) -> None:
-        """A batch that was full shows how quick the model is; before the first of those, others show how
-        quick it is at the least."""
-        full = tokens >= FULL or (self._soon and self._count > 0)
-        if self._sure and not full:
-            return
-        if full and not self._sure:
-            self._sure, self._work, self._busy = True, 0.0, 0.0
-        kept = 0.5 ** (took / SOON)
-        self._work = self._work * kept + on_time
-        self._busy = self._busy * kept + took
-        if self._busy > SHORT:
-            pace = self._work / self._busy
-            self._pace = pace if full else max(self._pace, pace)
+            self._done += tokens
 
     def leave(self, work: Work) -> None:
         """Nobody waits for it any more."""

@@ -49,7 +49,6 @@ class _Open:
 
 class TranslatorLane(Lane):
     predictor: Translator
-    soon = True  # with few rows a step is as quick as it gets, so that many under way gain nothing
 
     def __init__(self, predictor: Translator, name: str, limits: Limits, metrics: Metrics) -> None:
         on_cpu = predictor.device.type == "cpu"
