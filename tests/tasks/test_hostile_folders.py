@@ -53,10 +53,10 @@ def small() -> Iterator[None]:
 
 
 def refused(folder: Path) -> str:
-    began = time.monotonic()
+    began = time.process_time()  # whatever else the machine does
     with pytest.raises(FolderError) as caught:
         regard.load(folder, device="cpu")
-    assert time.monotonic() - began < 60  # not what such a model would take to build
+    assert time.process_time() - began < 10
     told = str(caught.value)
     assert "\n" not in told
     assert len(told) < 1000

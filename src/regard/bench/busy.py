@@ -11,8 +11,10 @@ has it". Best run on a machine that has nothing else to do.
 
 import json
 import os
+import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -20,33 +22,25 @@ import torch
 from rich.console import Console
 
 from regard.bench.results import Report, Row, compared, processor, report
+from regard.decode import DecodeConfig, decode
+from regard.layout import Layout
+from regard.models.seq2seq import Seq2Seq
+from regard.settings.presets import SEQ2SEQ
 
 TITLE = "Beside busy processes, against an idle machine"
 METHOD = "The same work in a process of its own, with and without a busy process for each core beside it."
 ROUNDS = 3
 WORK = """
-import json, statistics, time
-import torch
-import regard
+import json
 from regard.bench.busy import sentence, steps
-found = {"sentence": sentence(), "steps": steps()}
-print(json.dumps(found))
+print(json.dumps({"sentence": sentence(), "steps": steps()}))
 """
 
 
 def sentence() -> float:
     """Milliseconds of one sentence, the middle one of 40."""
-    import statistics
-    import time
-
-    from regard.models.seq2seq import Seq2Seq
-    from regard.settings.presets import SEQ2SEQ
-
     torch.manual_seed(0)
     model = Seq2Seq(SEQ2SEQ["base"](8000)).eval()
-    from regard.decode import DecodeConfig, decode
-    from regard.layout import Layout
-
     ids, layout = torch.arange(100, 112), Layout.of([12])
     search = DecodeConfig(method="greedy", maximum=12, minimum=12)
     times = []
@@ -60,12 +54,6 @@ def sentence() -> float:
 
 def steps() -> float:
     """Seconds of 12 steps of training."""
-    import time
-
-    from regard.layout import Layout
-    from regard.models.seq2seq import Seq2Seq
-    from regard.settings.presets import SEQ2SEQ
-
     torch.manual_seed(0)
     model = Seq2Seq(SEQ2SEQ["small"](4000)).train()
     optimizer = torch.optim.AdamW(model.parameters())

@@ -92,7 +92,7 @@ async def completions(ask: Ask) -> Response:
         settings["seed"] = seed
     copies = samples if greedy else 1
     keys = [0 if seed is not None else secrets.randbits(32) for _ in prompts]
-    about = _About(ask, served, settings["samples"])
+    about = _About(ask, served)
     if ask.value("stream", bool, False):
         if len(prompts) * samples > 1:
             raise RefusedError("stream=true takes one prompt and n=1")
@@ -120,7 +120,7 @@ async def completions(ask: Ask) -> Response:
 class _About:
     """What all parts of an answer have."""
 
-    def __init__(self, ask: Ask, served: Served, samples: int) -> None:
+    def __init__(self, ask: Ask, served: Served) -> None:
         self.echo = ask.value("echo", bool, False)
         self.logprobs = ask.fields.get("logprobs") is not None
         self.served = served
