@@ -71,7 +71,8 @@ QUICK = {
 SCRIPT = """#!/bin/sh
 case " $* " in
 *" train "*)
-    if grep -qs '^task = "[^t]\\|^task = "ta' $(printf '%s\\n' "$@" | grep 'toml$'); then set -- "$@" {other}
+    if grep -qs '^task = "[^t]\\|^task = "ta\\|^start = ' $(printf '%s\\n' "$@" | grep 'toml$')
+    then set -- "$@" {other}
     else set -- "$@" {translate}; fi ;;
 " phrasebook "*) set -- "$@" --train 1500 --valid 20 --test 20 ;;
 esac
@@ -121,7 +122,7 @@ def fit_briefly(recipe: Mapping[str, Any], **options: Any) -> Any:
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory, prompt: dict[str, str]) -> Path:
     folder = tmp_path_factory.mktemp("desk")
-    for name, split, count in (("mine", "train", 1500), ("test", "test", 20)):
+    for name, split, count in (("mine", "train", 1500), ("own", "valid", 60), ("test", "test", 20)):
         pairs = phrases(split, count)
         (folder / f"{name}.en").write_text("".join(f"{pair.source}\n" for pair in pairs), encoding="utf-8")
         (folder / f"{name}.de").write_text("".join(f"{pair.target}\n" for pair in pairs), encoding="utf-8")
@@ -171,10 +172,11 @@ rm -r smallest smallest.toml
 """A sentence-transformers folder in the place of the one that pages name: as deep, and narrow."""
 
 
-BEFORE = {
-    "docs/trace.md": 'printf \'[data]\\ntrain = ["mine.en", "mine.de"]\\n\' > mine.toml\n'
+TRAINED = (
+    'printf \'[data]\\ntrain = ["mine.en", "mine.de"]\\n\' > mine.toml\n'
     "regard train mine.toml --out runs/mine"
-}
+)
+BEFORE = dict.fromkeys(("docs/trace.md", "docs/tasks/documents.md", "docs/tasks/memory.md"), TRAINED)
 """What a reader of a page has done before: it names a model that it does not train."""
 
 SHOWN = {
@@ -192,6 +194,7 @@ SHOWN = {
     ],
     "docs/guides/check.md": ["read as text for answer", "leak", "classes", "little data"],
     "docs/tasks/translation.md": ["Verdict: fit for training", "chrF"],
+    "docs/tasks/memory.md": ["en -> de: ", "0 new, 0 in the place", "Verdict: fit for training"],
     "docs/tasks/classification.md": ["accuracy", "macro_f1", "precision", "calibration error", "parameters"],
     "docs/tasks/tagging.md": ["accuracy", "f1", "calibration error"],
     "docs/tasks/answering.md": ["exact", "f1", "letters.txt:"],
@@ -203,6 +206,15 @@ SHOWN = {
 MADE = {
     "README.md": ["letter.de", "runs/mine/curve.png", "runs/for-transformers/model.safetensors", "page.html"],
     "docs/tasks/answering.md": ["answers.jsonl"],
+    "docs/tasks/documents.md": ["manual.de.po", "report.json"],
+    "docs/tasks/memory.md": [
+        "product.tmx",
+        "matches.json",
+        "listed.jsonl",
+        "repaired.jsonl",
+        "held.jsonl",
+        "flagged.csv",
+    ],
     "docs/tasks/classification.md": ["errors.tsv", "sure.png", "figures.json"],
     "docs/tasks/embedding.md": ["letters.npy"],
     "docs/tasks/language.md": ["runs/gpt2/model.safetensors"],

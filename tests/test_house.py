@@ -24,10 +24,11 @@ LAYERS = [
     {"look"},
     {"deploy", "meaning"},
     {"tasks"},
+    {"memory", "documents"},
     {"train", "decode", "hub"},
     {"models"},
     {"nn", "data"},
-    {"settings"},
+    {"settings", "documents"},
     {"text", "layout", "plugins"},
     {"config", "disk"},
 ]
@@ -37,7 +38,7 @@ TASKS = ["base", *sorted(folder.rpartition(".")[2] for folder in registry.FOLDER
 """Folders of regard.tasks: base knows no task, and no task knows another. What stands beside them (registry,
 load, run, ...) is above them all."""
 
-TORCHLESS = ("settings", "text", "config", "plugins", "cli", "__init__", "__main__")
+TORCHLESS = ("settings", "text", "documents", "memory", "config", "plugins", "cli", "__init__", "__main__")
 
 
 def part(path: Path) -> str:

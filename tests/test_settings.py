@@ -39,9 +39,23 @@ ROOTS: dict[str, type] = {
 NO_SETTINGS = {
     "regard.bench.results.Report": "what a benchmark found",
     "regard.bench.results.Row": "what a benchmark found",
+    "regard.documents.base.Result": "a segment's translation",
+    "regard.documents.base.Segment": "what is translated at once",
+    "regard.documents.registry.FormatSpec": "a part that is registered",
+    **{
+        f"regard.documents.{name}Settings": "of one format of documents: tests/documents hold them"
+        for name in (
+            *("html.Html", "markdown.Markdown", "opendocument.OpenDocument", "word.Word"),
+            *("strings.Arb", "strings.Json", "subtitles.Subtitle", "values.Strings"),
+        )
+    },
+    "regard.memory.files.ImportSettings": "options of regard memory import; tests/memory",
+    "regard.tasks.translation.document_files.DocumentOptions": "options of a command; tests/documents",
+    "regard.text.flags.FlagSettings": "bounds of flags; tests/text/test_flags.py",
     "regard.hub.families.Family": "the names that a family of Hugging Face's has, one table for each",
     "regard.hub.folder.Checkpoint": "what a folder holds",
     "regard.hub.folder.DecoderCheckpoint": "what a folder holds",
+    "regard.hub.translators.TranslatorCheckpoint": "what a folder holds",
     "regard.hub.sentences.Sentences": "what a folder of sentence-transformers says",
     "regard.lab.grid.Named": "settings of a study that go together; tests/lab hold it",
     "regard.lab.grid.Part": "a part of a study; tests/lab hold it",
@@ -49,6 +63,7 @@ NO_SETTINGS = {
     "regard.look.claims.Claims": "what was measured",
     "regard.deploy.folder.Facts": "what an exported folder says; tests/tasks/test_ctranslate2.py",
     "regard.tasks.base.files.TextFilesConfig": "a part of each task's data, which has the cases",
+    "regard.tasks.base.pairs.PairsConfig": "a part of the data of translators, which has the cases",
     "regard.text.doctor.samples.Kind": "what the records of a task are",
     "regard.machine.results.Result": "what the self-test found",
     "regard.models.heads.HeadSpec": "a part that is registered",
@@ -62,6 +77,8 @@ NO_SETTINGS = {
     "regard.tasks.base.task.EvaluateOptions": "options of a command; tests/tasks hold them",
     "regard.tasks.base.formats.FileOptions": "how files are read; tests/tasks/test_table_files.py",
     "regard.tasks.base.task.Task": "a part that is registered",
+    "regard.tasks.translation.fuzzy.Fuzzy": "what a model remembers of data.fuzzy",
+    "regard.tasks.translation.inline.Inline": "what a model remembers of data.terms",
     "regard.tasks.language.drafts.GenerateOptions": "one call of a generator, as it was asked for",
     "regard.text.scanning.Syntax": "how HTML and XML are read",
     "regard.text.encoding.Encoding": "what a tokenizer made of a text",

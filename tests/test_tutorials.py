@@ -63,7 +63,14 @@ def in_python(code: str, page: Path, names: dict[str, object]) -> str:
     return shown.getvalue()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+LONG = ("classifier", "translator")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.long] if page.stem in LONG else []) for page in PAGES],
+    ids=lambda page: page.stem,
+)
 def test_a_tutorial_runs_and_shows_what_comes(page, environment, tmp_path, monkeypatch, unchecked):
     folder = tmp_path / "reader"
     folder.mkdir()

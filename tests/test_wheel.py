@@ -133,6 +133,7 @@ def test_what_is_imported_is_the_wheels(installed, tmp_path):
     assert version == PROJECT["version"]
 
 
+@pytest.mark.long
 def test_the_wheel_trains_translates_embeds_and_looks(installed, tmp_path):
     recipe = tiny.recipe(tmp_path, train={"steps": 6, "validate_every": 6})
     (tmp_path / "recipe.toml").write_text(write_toml(recipe), encoding="utf-8")

@@ -1,12 +1,13 @@
-"""A full disk, told in one line: which file could not be written, and what to do.
+"""Files that exist whole or not at all; and a full disk, told in one line: which file, and what to do.
 
 What the system says of a full disk names no file, and libraries that write say it in errors of their own.
 """
 
 import errno
+import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -43,3 +44,43 @@ def full_disk(path: Path | str) -> Iterator[None]:
             raise
         why = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise DiskFullError(path, why) from error
+
+
+def replace(path: Path, save: Callable[[Path], object]) -> None:
+    """Have `save(partial)` write a file, then put it in the place of `path`, in one move."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        with full_disk(path):
+            save(partial)
+            with partial.open("rb+") as file:
+                os.fsync(file.fileno())
+            partial.chmod(0o666 & ~_umask())  # safetensors lets nobody else read its files
+            partial.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _sync_folder(folder: Path) -> None:
+    """The new name is on the disk only when its folder is. Windows opens no folders."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_text(path: Path, text: str) -> None:
+    """A text file, whole or not at all."""
+    replace(path, lambda partial: partial.write_text(text, encoding="utf-8"))

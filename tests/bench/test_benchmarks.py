@@ -10,12 +10,24 @@ import pytest
 import torch
 from rich.console import Console
 
-from regard.bench import embedding, encoder, feeding, generation, generation_cuda, looking, training
+from regard.bench import (
+    documents,
+    embedding,
+    encoder,
+    feeding,
+    generation,
+    generation_cuda,
+    looking,
+    memory,
+    training,
+)
 from regard.bench.commands import BENCHMARKS, benchmark
 from regard.bench.results import BenchError, installed
+from regard.documents.registry import open_document
 from regard.settings.models import EmbedConfig
 from regard.settings.network import AttentionConfig, FeedForwardConfig, TransformerConfig
 from regard.tasks.embedding.embedder import Embedder
+from tests.documents.standin import StandIn, same
 from tests.tasks.encoders import toys
 
 
@@ -162,3 +174,21 @@ def test_a_training_without_its_peer_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     [row] = training.compare("BERT", lambda: training.masked(8, 8, 16), highest=1.0)
     assert row.notes == "not measured: pip install transformers"
+
+
+def test_a_memory_and_a_scan_over_everything_find_the_same():
+    found = memory.measure(Console(file=io.StringIO()), segments=500)
+    assert [row.setting for row in found.rows] == ["the same text", "70 to 99", "a new text"]
+    assert all(row.ratio > 0 for row in found.rows)
+
+
+def test_documents_are_compared_with_their_sentences(monkeypatch):
+    """Every kind of file holds each sentence once, as it is."""
+    texts = ["A dog & a cat.", 'He said "no".', "Two < three."]
+    for name, write in documents.FILES.values():
+        opened = open_document(name, write(texts))
+        assert [each.block.view().text for each in opened.segments] == texts
+    task = SimpleNamespace(translator=StandIn(same), sources=[*texts, texts[0]], what="a stand-in")
+    rows = documents.compare(task)
+    assert [row.setting for row in rows] == [*documents.FILES]
+    assert sorted({*task.translator.read}) == sorted(texts)

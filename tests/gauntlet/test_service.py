@@ -31,6 +31,8 @@ SECONDS = float(os.environ.get("SECONDS", "60"))
 MIXED = float(os.environ.get("MIXED", "120"))
 """Seconds of all clients at once; half an hour is MIXED=1800."""
 ASKING = 12
+POOL = min(32, (os.cpu_count() or 1) + 4)
+"""Threads for what takes long beside the loop, at most: asyncio begins one when it needs it."""
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +97,7 @@ def test_a_minute_of_ten_times_what_it_can_hold(models, record_property):
         "429, median and 99 %, ms": [
             round(1000 * refused[len(refused) * part // 100], 1) for part in (50, 99)
         ],
-        "200, longest, s": round(answered[-1], 2),
+        "200, longest, s": round(answered[-1], 2) if answered else None,
         "memory, MB": [round(before), round(after)],
         "alone afterwards, s": round(alone, 2),
     }
@@ -267,5 +269,5 @@ def test_all_clients_at_once_are_answered_as_in_python_and_nothing_grows(server,
     assert Counter(each[:120] for each in wrong) == {}
     (memory, threads, files), (memory_after, threads_after, files_after) = columns
     assert memory_after < memory * 1.05
-    assert threads_after <= threads
+    assert threads_after <= threads + POOL
     assert files_after <= files + ASKING

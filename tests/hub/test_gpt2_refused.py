@@ -159,7 +159,7 @@ def test_no_pickle_is_opened_and_the_remedy_is_told(folder, tmp_path):
         (folder / "model.safetensors").unlink(missing_ok=True)
         (folder / name).write_bytes(pickle.dumps({"x": Harm(tmp_path / "harm")}))
         refused(folder, name)
-    refused(folder, "safe_serialization=True")
+    refused(folder, "regard import FOLDER OUT --pickle")
     assert not (tmp_path / "harm").exists()
 
 

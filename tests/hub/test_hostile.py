@@ -63,7 +63,7 @@ def test_an_archive_of_torch_is_not_opened(folder, tmp_path):
 
 def test_pickles_come_with_the_remedy(folder):
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    refused(folder, "pytorch_model.bin", "safe_serialization=True")
+    refused(folder, "pytorch_model.bin", "regard import FOLDER OUT --pickle")
 
 
 @pytest.mark.parametrize("key", ["auto_map", "trust_remote_code", "custom_pipelines"])

@@ -59,7 +59,7 @@ def test_feed_forward_is_identical_for_each_position():
 
 
 @pytest.mark.spec("3.1")
-@pytest.mark.parametrize("activation", ["gelu", "gelu_tanh", "geglu", "swiglu"])
+@pytest.mark.parametrize("activation", ["gelu", "gelu_tanh", "swish", "geglu", "swiglu"])
 def test_the_other_activations_are_their_formulas(activation):
     part = FeedForward(8, FeedForwardConfig(activation=activation, d_ff=6)).double()
     x = torch.randn(5, 8, dtype=torch.float64)
@@ -71,6 +71,8 @@ def test_the_other_activations_are_their_formulas(activation):
         case "gelu_tanh":
             cubic = math.sqrt(2 / math.pi) * (inner + 0.044715 * inner**3)
             expected = 0.5 * inner * (1 + torch.tanh(cubic))
+        case "swish":
+            expected = inner / (1 + torch.exp(-inner))
         case "geglu":
             expected = gelu(inner[:, :6]) * inner[:, 6:]
         case "swiglu":

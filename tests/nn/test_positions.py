@@ -50,6 +50,28 @@ def test_an_odd_width_ends_in_a_sine_without_its_cosine(width):
             assert_close(float(table[pos, place]), wanted, atol=1e-6, rtol=0)
 
 
+@pytest.mark.spec("1.4")
+@pytest.mark.parametrize("width", [8, 7])
+def test_sines_may_come_first(width):
+    """As Marian writes them: what the paper has, in another order."""
+    table = SinusoidalPositions(width, order="halves")(torch.arange(30), 30)
+    paper = encode(width, 30)
+    assert torch.equal(table, torch.cat([paper[:, ::2], paper[:, 1::2]], dim=1))
+
+
+@pytest.mark.spec("1.4")
+def test_wavelengths_of_tensor2tensor_go_up_to_the_base():
+    """And M2M100's first token stands at place 2."""
+    table = SinusoidalPositions(16, order="tensor2tensor", first=2)(torch.arange(40), 40)
+    for place in range(40):
+        for i in range(8):
+            angle = (place + 2) / 10_000 ** (i / 7)
+            assert_close(float(table[place, i]), math.sin(angle), atol=1e-6, rtol=0)
+            assert_close(float(table[place, 8 + i]), math.cos(angle), atol=1e-6, rtol=0)
+    with pytest.raises(ValueError, match=r"d_model=7: positions\.sinusoids='tensor2tensor' are pairs"):
+        SinusoidalPositions(7, order="tensor2tensor")
+
+
 @pytest.mark.spec("1.4b")
 def test_naive_positions_count_or_count_to_one():
     config = PositionsConfig(kind="index")

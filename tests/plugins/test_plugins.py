@@ -375,6 +375,7 @@ def install(place: Path, name: str, module: str, code: str) -> None:
     (place / f"{module}.py").write_text(code, encoding="utf-8")
 
 
+@pytest.mark.long
 def test_an_installed_package_is_found_by_its_entry_point(folder, tmp_path):
     """Under the name that the folder asks for: nobody needs to say --plugin."""
     install(tmp_path, "parts", "their_package", PARTS.read_text(encoding="utf-8"))

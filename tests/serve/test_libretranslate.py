@@ -142,13 +142,42 @@ def test_files_are_translated_and_fetched(translating):
             fetched = client.get(answer.json()["translatedFileUrl"])
             assert fetched.text == wanted
             assert fetched.headers["content-disposition"].endswith(f"_de.{name.rpartition('.')[2]}")
-        refused = client.post("/translate_file", data=sent, files={"file": ("a.docx", b"x")})
+        refused = client.post("/translate_file", data=sent, files={"file": ("a.exe", b"x")})
         assert refused.status_code == 400
-        assert ".docx" in refused.json()["error"]
+        assert ".exe" in refused.json()["error"]
         assert ".txt" in refused.json()["error"]
         latin = client.post("/translate_file", data=sent, files={"file": ("a.txt", "süß".encode("latin-1"))})
         assert "UTF-8" in latin.json()["error"]
         assert client.get("/download_file/none").status_code == 404
+
+
+def test_files_of_translators_are_translated_whole(translating):
+    unit = "<trans-unit id='{}'><source>{}</source></trans-unit>"
+    body = unit.format(1, "a <g id='1'>dog</g> sees a tree") + unit.format(2, "%s: 1")
+    xliff = f"<xliff version='1.2'><file source-language='en'><body>{body}</body></file></xliff>"
+    catalogue = 'msgid "a tree"\nmsgstr ""\n\nmsgid "a dog"\nmsgstr "Hund"\n'
+    with translating.client() as client:
+        for name, text, source, wanted in (
+            ("a.xlf", xliff, "auto", ">ein <g id='1'>hund</g> sieht ein baum</target>"),
+            (
+                "a.po",
+                catalogue,
+                "en",
+                '#, fuzzy\nmsgid "a tree"\nmsgstr "ein baum"\n\nmsgid "a dog"\nmsgstr "Hund"\n',
+            ),
+        ):
+            sent = {"source": source, "target": "de"}
+            answer = client.post("/translate_file", data=sent, files={"file": (name, text.encode())})
+            fetched = client.get(answer.json()["translatedFileUrl"])
+            assert wanted in fetched.content.decode()
+        sent = {"source": "en", "target": "de"}
+        broken = client.post("/translate_file", data=sent, files={"file": ("a.xlf", b"<xliff>\n<")})
+        assert broken.status_code == 400
+        assert "a.xlf:2: not well-formed XML" in broken.json()["error"]
+        french = xliff.replace("source-language='en'", "source-language='en' target-language='fr'").encode()
+        other = client.post("/translate_file", data=sent, files={"file": ("a.xlf", french)})
+        assert "is to be in 'fr', not 'de'" in other.json()["error"]
+        assert ".xlf" in client.get("/frontend/settings").json()["supportedFilesFormat"]
 
 
 @pytest.mark.parametrize(

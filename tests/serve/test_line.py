@@ -1,12 +1,13 @@
 """Where requests wait: bounded, fair, and never for nothing."""
 
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from regard.serve import line as waiting
-from regard.serve.line import BusyError, ClosedError, Line, Work
+from regard.serve.line import BusyError, ClosedError, LateError, Line, Work
 
 
 def work(caller: str = "a", cost: int = 10, seconds: float = 60, kind: Any = None) -> Work:
@@ -91,6 +92,46 @@ def test_no_burst_is_refused_for_how_slow_a_model_was(monkeypatch):
         line.done(taken)
     for _ in range(3):
         line.put(work(cost=10_000, seconds=5))
+
+
+def test_a_model_that_answers_nobody_is_slow_and_not_unknown(monkeypatch):
+    monkeypatch.setattr(waiting, "KNOWN", 0.1)
+    line = Line(512, 10**6)
+    for _ in range(4):
+        line.put(work(cost=100))
+    line.take(100)
+    line.put(work(cost=100, seconds=5))
+    time.sleep(0.2)
+    with pytest.raises(BusyError):
+        line.put(work(cost=100, seconds=5))
+
+
+def test_where_some_were_late_less_is_let_in_and_more_with_each_answer(monkeypatch):
+    def let_in() -> int:
+        """How many are, at once."""
+        put = []
+        with suppress(BusyError):
+            for _ in range(512):
+                line.put(work(cost=100))
+                put += line.take(100)
+        for each in put:
+            each.give("done")
+        line.done(put)
+        return len(put)
+
+    line = Line(512, 10**6)
+    late = [work(cost=100, seconds=0.05) for _ in range(40)]
+    for each in late:
+        line.put(each)
+    assert line.take(10**6) == late
+    time.sleep(0.1)
+    for each in late:
+        each.fail(LateError("too late"))
+        line.done([each])  # all of them were let in before the first was known to be late
+    assert [let_in() for _ in range(3)] == [16, 17, 19]
+    monkeypatch.setattr(waiting, "FORGOTTEN", 0.05)
+    time.sleep(0.1)
+    assert let_in() == 512
 
 
 def test_a_line_that_is_closed_gives_what_it_has_and_takes_no_more():

@@ -229,12 +229,11 @@ def test_more_than_it_can_hold_is_told_to_come_back_at_once(slow):
     with slow.client(limits=httpx.Limits(max_connections=400)) as client, ThreadPoolExecutor(120) as pool:
         for _ in range(3):  # so that it knows how quick it is
             assert client.post("/v1/translate", json=LONG).status_code == 200
-        assert {*pool.map(lambda _: client.post("/v1/translate", json=LONG).status_code, range(80))} <= {
-            200,
-            429,
-        }
-        memory = slow.memory
-        answers = [*pool.map(lambda _: client.post("/v1/translate", json=LONG), range(240))]
+        waves, memory = [], []
+        for _ in range(3):  # the first makes room for later ones
+            waves.append([*pool.map(lambda _: client.post("/v1/translate", json=LONG), range(160))])
+            memory.append(slow.memory)
+    answers = [each for wave in waves for each in wave]
     codes = Counter(each.status_code for each in answers)
     assert {*codes} == {200, 429}, codes
     assert len({each.text for each in answers if each.status_code == 200}) == 1
@@ -242,7 +241,7 @@ def test_more_than_it_can_hold_is_told_to_come_back_at_once(slow):
     lines = [json.loads(line) for line in slow.log.read_text(encoding="utf-8").splitlines()]
     waited = sorted(line["seconds"] for line in lines if line.get("status") == 429)
     assert waited[len(waited) * 9 // 10] < 0.05
-    assert slow.memory < memory * 1.05 + 100  # the first batches make room for later ones
+    assert memory[2] < memory[1] * 1.05
     assert slow.metric("regard_tokens") == 0
     began = time.monotonic()
     assert slow.post("/v1/translate", {"texts": "The dog"}).status_code == 200
@@ -296,8 +295,9 @@ def test_who_hangs_up_is_dropped_in_the_middle(slow, path, fields):
     with talk(slow.port, request) as connection:
         if fields.get("stream"):
             assert connection.recv(4096).startswith(b"HTTP/1.1 200")
-        time.sleep(0.5)
-        assert slow.metric("regard_tokens") > 0
+        until = time.monotonic() + 10
+        while slow.metric("regard_tokens") == 0:
+            assert time.monotonic() < until
     assert settles(slow, 3)
 
 

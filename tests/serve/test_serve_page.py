@@ -301,7 +301,7 @@ def test_what_goes_wrong_is_told_in_its_place(server, browser):
 @pytest.fixture(scope="module")
 def locked(models, tmp_path_factory) -> Iterator[Running]:
     keys = tmp_path_factory.mktemp("keys") / "keys.txt"
-    keys.write_text("open sesame\n", encoding="utf-8")
+    keys.write_text("open-sesame\n", encoding="utf-8")
     served = [f"{name}={models / name}" for name in ("en-de", "minilm", "slow-verse")]
     back = f"de-en={models / 'en-de'}"  # it says so, and translates as ever
     with serving(*served, back, "--look", "--keys", keys) as running:
@@ -311,7 +311,7 @@ def locked(models, tmp_path_factory) -> Iterator[Running]:
 @pytest.fixture
 def unlocked(locked, browser):
     page = browser.new_page()
-    page.add_init_script("sessionStorage.setItem('regard.key', 'open sesame')")
+    page.add_init_script("sessionStorage.setItem('regard.key', 'open-sesame')")
     page.goto(at(locked))
     page.wait_for_selector("#tabs button")
     yield page
@@ -322,7 +322,7 @@ def unlocked(locked, browser):
 def test_a_key_is_asked_for_kept_and_forgotten(locked, browser):
     page = browser.new_page()
     page.goto(at(locked))
-    for key, then in (("wrong", "text=not valid here"), ("open sesame", "#tabs button")):
+    for key, then in (("wrong", "text=not valid here"), ("open-sesame", "#tabs button")):
         page.fill("#key", key)
         page.press("#key", "Enter")
         page.wait_for_selector(then)
@@ -385,7 +385,7 @@ def test_the_explorer_is_there_only_if_it_is_asked_for(server, locked):
     assert server.post("/look/en-de/ask/about", {}).status_code == 404
     assert locked.get("/look/en-de/").status_code == 200
     assert locked.get("/look/nobody/").status_code == 404
-    key = {"Authorization": "Bearer open sesame"}
+    key = {"Authorization": "Bearer open-sesame"}
     refused = locked.post("/look/en-de/ask/about", {})
     assert (refused.status_code, [*refused.json()]) == (401, ["refused"])
     about = locked.post("/look/minilm/ask/about", {}, headers=key)

@@ -55,9 +55,11 @@ BODY: list[Row] = [
     ("positions.kind", "alibi", "eval"),
     ("positions.base", 100.0, "eval"),
     ("positions.base", 100.0, "eval", ROTARY),
+    ("positions.sinusoids", "halves", "eval"),
     ("positions.longest", 50, "weights", LEARNED),
     ("positions.longest", 50, "eval", {"positions.kind": "fraction"}),
     ("positions.first", 2, "weights", LEARNED),
+    ("positions.first", 2, "eval"),
     ("positions.buckets", 12, "weights", RELATIVE),
     ("positions.reach", 40, "eval", RELATIVE),
     ("positions.scaling", "linear", "eval", {**ROTARY, "positions.factor": 2.0, "positions.scaling": "ntk"}),
@@ -243,6 +245,10 @@ def pair(name: str) -> dict[str, str]:
 
 IN_TABLE = {"table": "table.tsv", "source": "en", "target": "de"}
 SAMPLED = {"decode.method": "sample"}
+FUZZY = {"data.fuzzy.share": 0.5, "data.fuzzy.at_least": 50}
+TERMS = {"data.terms.share": 0.5}
+TOLD = {"data.terms.share": 1.0, "data.terms.glossary": "two.db", "data.terms.languages": "en:de"}
+REMEMBERED = {**FUZZY, "data.fuzzy.memory": "two.db", "data.fuzzy.languages": "en:de"}
 
 PAIRS: list[Row] = [
     ("data.train.0.source", "other.en", "batches"),
@@ -358,6 +364,25 @@ TABLES: dict[str, list[Row]] = {
         ("decode.seed", 1, "answers", SAMPLED),
         *PAIRS,
         ("data.train.0.to", "fr", "batches", {"data.train.0.to": "de", "data.valid.0.to": "de"}),
+        ("data.mix.train", [pair("other")], "batches"),
+        ("data.mix.share", 0.2, "batches", {"data.mix.train": [pair("other")]}),
+        ("data.fuzzy.share", 1.0, "batches", FUZZY),
+        ("data.fuzzy.memory", "memory.db", "batches", FUZZY),
+        ("data.fuzzy.languages", "en:fr", "batches", REMEMBERED),
+        ("data.fuzzy.at_least", 65, "batches", FUZZY),
+        ("data.fuzzy.seed", 1, "batches", FUZZY),
+        ("data.terms.share", 1.0, "batches", TERMS),
+        ("data.terms.glossary", "terms.tsv", "batches", TERMS),
+        ("data.terms.languages", "en:fr", "batches", TOLD),
+        ("data.terms.seed", 1, "batches", TERMS),
+        ("model.start", Started("translate"), "start", {"model": {}, "tokenizer": {}}),
+        *starting("translate", DROPOUTS),
+        *starting("translate", [("average.start", 0.5, "weights"), ("model.adapter.rank", 2, "weights")]),
+        *starting("translate", [("model.adapter.alpha", 4.0, "weights", {"model.adapter.rank": 2})]),
+        *starting(
+            "translate",
+            [("model.adapter.matrices", ["attention"], "weights", {"model.adapter.rank": 2})],
+        ),
     ],
     "pretrain": [
         *EVERY_TASK,

@@ -5,6 +5,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+from regard.memory import Memory, Segment
 from tests.tasks import tiny
 from tests.tasks.encoders import toys
 
@@ -45,10 +46,16 @@ def _pairs(folder: Path) -> None:
         table__rows=_rows(table, ","),
         bars__tsv=_rows(table, "|"),
         other__tsv=_rows([("en", "de"), *other]),
+        terms__tsv=_rows([("term", "translation"), ("dog", "hund")]),
     )
     _recode(folder, "train.en", "train.de")
     for end in ("en", "de"):
         (folder / f"broken.{end}").write_bytes((folder / f"train.{end}").read_bytes() + b"\xff\xfe dog\n")
+    for name, words in (("memory", {"de": "hund"}), ("two", {"de": "hund", "fr": "baum"})):
+        with Memory(folder / f"{name}.db", create=True) as memory:
+            for language, word in words.items():
+                memory.add(Segment(f"{source} dog", word, "en", language) for source, _ in train)
+                memory.add_terms("en", language, [({"hund": "dog", "baum": "tree"}[word], word, "usual")])
     tiny.write_pairs(folder / "away", "train", other)
     tiny.write_pairs(folder / "away", "valid", tiny.pairs(12, start=240))
 

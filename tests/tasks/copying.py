@@ -10,7 +10,8 @@ from regard.data.packing import pack
 from regard.models.seq2seq import Seq2Seq
 from regard.settings.models import DecoderConfig, EncoderConfig, Seq2SeqConfig
 from regard.settings.network import EmbeddingConfig, NormConfig, PositionsConfig
-from regard.tasks.translation.translator import Translator, encode_sources
+from regard.tasks.translation.encoding import encode_sources
+from regard.tasks.translation.translator import Translator
 from regard.text import Specials, Tokenizer, TokenizerConfig
 from tests.models.families import BODIES, transformer
 

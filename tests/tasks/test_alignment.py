@@ -24,14 +24,18 @@ ATTENDING = [family for family in BODIES if family != "lstm, no attention"]
 SOURCE, TARGET = [[7, 3, 9, 1], [4, 1]], [[2, 5, 6], [2, 8, 8, 8, 9]]
 
 
+def remembered(translator, source):
+    return translator.encoder.remember(source.ids, source.layout)
+
+
 @pytest.mark.parametrize("family", ATTENDING)
 def test_rows_are_weights_of_the_own_source_whatever_the_batch(family):
     translator = model(family, 16).eval()
-    found = cross_attention(translator, pack(SOURCE), pack(TARGET))
+    found = cross_attention(translator, remembered(translator, pack(SOURCE)), pack(TARGET))
     assert [tuple(each.shape) for each in found] == [(3, 4), (5, 2)]
     for each, source, target in zip(found, SOURCE, TARGET, strict=True):
         assert_close(each.sum(dim=1), torch.ones(len(target)))
-        (alone,) = cross_attention(translator, pack([source]), pack([target]))
+        (alone,) = cross_attention(translator, remembered(translator, pack([source])), pack([target]))
         assert_close(each, alone)
 
 
@@ -45,7 +49,10 @@ def test_a_layer_is_asked_from_the_input_that_it_had_in_the_pass(family, layer):
     with asked.register_forward_pre_hook(lambda module, inputs: seen.append(inputs)):
         translator(source.ids, source.layout, target.ids, target.layout)
     wanted = [weights.mean(dim=0) for weights in asked.weights(*seen[0])]
-    assert_close(cross_attention(translator, source, target, layer), [each.detach() for each in wanted])
+    assert_close(
+        cross_attention(translator, remembered(translator, source), target, layer),
+        [each.detach() for each in wanted],
+    )
 
 
 @pytest.mark.spec("6.2")
@@ -61,7 +68,7 @@ def test_recurrent_weights_give_the_context_that_the_pass_had(family):
     with translator.decoder.body.attention.register_forward_hook(keep):
         translator(source.ids, source.layout, target.ids, target.layout)
     ((values, context),) = seen
-    found = cross_attention(translator, source, target)
+    found = cross_attention(translator, remembered(translator, source), target)
     parts = zip(found, source.layout.split(values), strict=True)
     assert_close(torch.cat([weights @ own for weights, own in parts]), context.detach())
 
@@ -74,9 +81,9 @@ def test_the_default_layer_is_the_last_or_in_a_deep_decoder_the_last_but_one(lay
 
 def test_what_cannot_be_asked_is_refused():
     with pytest.raises(ValueError, match="does not attend to the source"):
-        cross_attention(model("lstm, no attention", 16), pack(SOURCE), pack(TARGET))
+        check_attention(model("lstm, no attention", 16))
     with pytest.raises(ValueError, match="layer=2, but the decoder attends in 2"):
-        cross_attention(model("transformer, sinusoidal", 16), pack(SOURCE), pack(TARGET), layer=2)
+        check_attention(model("transformer, sinusoidal", 16), layer=2)
 
 
 def test_tokens_become_words():
@@ -143,6 +150,20 @@ def test_a_model_that_copies_aligns_each_word_with_itself():
     found = translator.translate(texts, align=True)
     right = [(each.alignment, wanted) for each, wanted in zip(found, diagonal, strict=True)]
     assert sum(a == b for a, b in right) >= 27
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_words_are_aligned_line_by_line_where_that_is_asked():
+    """From what the encoder has read already; a model with a hook reads it once more."""
+    translator, texts = copier(), sentences(20, seed=-1)
+    wanted = [number % 3 == 0 for number in range(len(texts))]
+    found = [*translator.stream(texts, align=wanted, window=7)]
+    hook = translator.model.register_forward_hook(lambda *_: None)
+    alone = [translator.translate(text, align=True) for text in texts]
+    hook.remove()
+    assert [each.text for each in found] == [each.text for each in alone]
+    expected = [each.alignment if links else None for each, links in zip(alone, wanted, strict=True)]
+    assert [each.alignment for each in found] == expected
 
 
 def test_the_picture_has_a_row_for_each_target_word_and_fits():

@@ -17,6 +17,7 @@ from regard.deploy import exchange
 from regard.deploy import export as exporting
 from regard.deploy.engine import CTranslate2Engine, open_deployed, token_names
 from regard.deploy.export import Agreement, ExportError, export, sampled_texts
+from regard.hub import HubError
 from regard.models.seq2seq import Seq2Seq
 from regard.settings.models import Seq2SeqConfig
 from regard.settings.network import (
@@ -343,9 +344,7 @@ def test_engines_are_not_mistaken_for_each_other(ours, tmp_path):
     with pytest.raises(FolderError, match=r"not exported, it has no regard\.json"):
         commands.open_by_engine(model, "ctranslate2", "cpu", None)
     assert commands.open_by_engine(model, "regard", "cpu", "int8").precision == "int8"
-    with pytest.raises(
-        ConfigError, match=r"a translator is not exported to hf; choose --to ctranslate2 or onnx"
-    ):
+    with pytest.raises(HubError, match=r"positions.* has no place in a Hugging Face folder"):
         exchange.export_model(model, tmp_path / "out", console=console)
     with pytest.raises(ConfigError, match="--precision is for --to ctranslate2"):
         exchange.export_model(model, tmp_path / "out", precision="int8", console=console)

@@ -15,7 +15,8 @@ from regard.data.store import Column
 from regard.layout import Layout
 from regard.settings.training import BatchConfig
 from regard.tasks.base.pairs import Corpus, PairFiles, PairsConfig, plain_files, texts
-from regard.tasks.translation.data import PairBatch, PairFeed, build_store, least_tokens, pair_lengths
+from regard.tasks.translation.batches import PairBatch, PairFeed
+from regard.tasks.translation.data import build_store, least_tokens, pair_lengths
 from regard.text import DataError, Specials, Tokenizer, TokenizerConfig
 from regard.train.objectives import HIDDEN
 from tests.tasks.tiny import Columns, pairs, write_pairs
@@ -304,3 +305,42 @@ def test_a_layout_twice_is_the_layout_of_all_lengths_twice(lengths: list[int]) -
     assert twice.offsets.tolist() == twice.host_offsets.tolist() == expected.offsets.tolist()
     assert twice.positions.tolist() == expected.positions.tolist()
     assert (twice.longest, twice.offsets.dtype) == (7, expected.offsets.dtype)
+
+
+def write_memory(path, count=40):
+    body = "".join(
+        f'<tu><tuv xml:lang="en-US"><seg>the number {i} of them</seg></tuv>'
+        f'<tuv xml:lang="de"><seg>die Nummer {i} von ihnen</seg></tuv></tu>\n'
+        for i in range(count)
+    )
+    path.write_text(f'<tmx version="1.4"><header srclang="en-US"/><body>\n{body}</body></tmx>\n')
+
+
+def test_a_translation_memory_is_parallel_text(tmp_path):
+    write_memory(tmp_path / "m.tmx")
+    (files,) = plain_files(["m.tmx", "en", "de"])
+    config = PairsConfig(train=(PairFiles(**files),), hold_out=3)
+    corpus = Corpus(config, tmp_path)
+    assert corpus.size == 40
+    train, valid = ([pair for pair, _ in corpus.pairs(split)] for split in ("train", "valid"))
+    assert (len(train), len(valid)) == (37, 3)
+    assert {
+        pair.target.replace("die Nummer", "the number").replace("von ihnen", "of them") for pair in train
+    } == {pair.source for pair in train}
+    with pytest.raises(ValueError, match=r"of m\.tmx must be languages"):
+        PairFiles(table="m.tmx", source=0, target=1)
+
+
+def test_a_translation_memory_is_checked_as_it_is(tmp_path):
+    from rich.console import Console
+
+    from regard.tasks.check import check
+
+    write_memory(tmp_path / "m.tmx")
+    report = check(None, [], None, files=[str(tmp_path / "m.tmx")], console=Console(quiet=True))
+    assert report.task == "translate"
+    text = (tmp_path / "m.tmx").read_text()
+    (tmp_path / "m.tmx").write_text(text.replace("<seg>the number 7 of them</seg>", "<seg> </seg>"))
+    report = check(None, [], None, files=[str(tmp_path / "m.tmx")], console=Console(quiet=True))
+    assert not report.ok
+    assert "an empty segment" in str(report.to_dict())

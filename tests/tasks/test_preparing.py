@@ -14,7 +14,7 @@ from regard.settings.models import Seq2SeqConfig
 from regard.settings.shape import TranslatorConfig
 from regard.tasks.base.feed import in_pieces
 from regard.tasks.registry import as_recipe
-from regard.tasks.translation.data import PairFeed
+from regard.tasks.translation.batches import PairFeed
 from regard.tasks.translation.train import Prepared, Validator, read_corpus, spread_out
 from regard.train.ranks import Ranks
 from tests.tasks import tiny

@@ -11,7 +11,8 @@ from regard.data import Plan
 from regard.models.seq2seq import Seq2Seq
 from regard.settings.shape import TranslatorConfig
 from regard.settings.training import AverageConfig, BatchConfig, LossConfig, OptimizerConfig
-from regard.tasks.translation.data import PairFeed, pair_lengths
+from regard.tasks.translation.batches import PairFeed
+from regard.tasks.translation.data import pair_lengths
 from regard.tasks.translation.train import TranslationLoss
 from regard.train.engine import Engine
 from regard.train.objectives import HIDDEN

@@ -16,9 +16,10 @@ from regard.nn.native import linear as native_linear
 from regard.nn.quantized import quantize
 from regard.tasks.base.describe import count_parameters
 from regard.tasks.translation import engine as module
+from regard.tasks.translation.encoding import encode_sources
 from regard.tasks.translation.pieces import Piece, combine, in_batches, in_small_batches, number_sources
 from regard.tasks.translation.result import Translation, TranslationWarning
-from regard.tasks.translation.translator import Translator, encode_sources
+from regard.tasks.translation.translator import Translator
 from regard.text import DataError, Tokenizer, TokenizerConfig
 from tests.models.families import BODIES
 from tests.tasks.copying import WORDS, copier, model, sentences, tokenizer, translator

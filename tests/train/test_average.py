@@ -71,3 +71,22 @@ def test_a_state_that_is_stored_and_loaded_goes_on_the_same(kind: Any) -> None:
 def test_impossible_settings_are_refused_with_their_name(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         AverageConfig(**wrong)
+
+
+@pytest.mark.parametrize("kind", ["ema", "last", "none"])
+def test_a_share_of_the_start_is_on_the_line_between_both(kind: Any) -> None:
+    values = torch.arange(4.0)
+    first = values.clone()
+    plain, held = (Average(values, AverageConfig(kind=kind, start=share)) for share in (0.0, 0.25))
+    for step in range(1, 4):
+        plain.prepare(step)
+        held.prepare(step)
+        values.copy_(torch.sin(step * torch.arange(1.0, 5.0)))
+        plain.follow()
+        held.follow()
+    plain.mark()
+    held.mark()
+    torch.testing.assert_close(held.current, 0.75 * plain.current + 0.25 * first)
+    again = Average(torch.zeros(4), AverageConfig(kind=kind, start=0.25))
+    again.load(held.state())
+    assert torch.equal(again.state()["start"], first)

@@ -9,9 +9,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from regard.disk import DiskFullError
-from regard.train import checkpoint
-from regard.train.checkpoint import CheckpointError, read, write, write_text
+from regard import disk
+from regard.disk import DiskFullError, write_text
+from regard.train.checkpoint import CheckpointError, read, write
 
 KILLER = """
 import json, os, random, signal, sys, time
@@ -110,7 +110,7 @@ def test_a_failure_between_the_write_and_the_rename_changes_nothing(
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint.os, "fsync", full)
+    monkeypatch.setattr(disk.os, "fsync", full)
     with pytest.raises(DiskFullError, match="No space left on device"):
         write(path, {"a": torch.zeros(10)}, {"step": 2})
     assert read(path)[1] == {"step": 1}

@@ -1,12 +1,17 @@
 """On an NVIDIA GPU: a captured step is the step as it is written. tests/compiled has the compiled one."""
 
+import io
+import shutil
 import weakref
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
+from safetensors.torch import load_file
 
 from regard.data import Plan
 from regard.models.seq2seq import Seq2Seq
@@ -14,10 +19,14 @@ from regard.nn.layers import TransformerLayer
 from regard.nn.positions import PositionTable
 from regard.settings.shape import TranslatorConfig
 from regard.settings.training import AverageConfig, BatchConfig, LossConfig, OptimizerConfig
-from regard.tasks.translation.data import PairFeed, pair_lengths
+from regard.tasks import run
+from regard.tasks.translation.batches import PairFeed
+from regard.tasks.translation.data import pair_lengths
 from regard.tasks.translation.train import TranslationLoss
+from regard.train import trainer
 from regard.train.engine import Engine
 from regard.train.ranks import Ranks
+from tests.tasks import tiny
 from tests.tasks.tiny import Columns
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
@@ -172,3 +181,28 @@ def test_a_captured_step_reads_the_rate_anew(kind: Any) -> None:
     kept = engine.weights.values.clone()
     engine.step(6, feed(2).parts(6), 0.0)
     assert torch.equal(engine.weights.values, kept)
+
+
+def test_a_run_that_is_compiled_after_its_first_steps_is_the_same_when_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each step is computed alike, before it and after it."""
+    monkeypatch.setattr(trainer, "LONG", 0.0)
+    plain = tiny.recipe(tmp_path / "corpus", train={"steps": 30, "save_every": 5, "validate_every": 10})
+    said, save = io.StringIO(), trainer.save
+
+    def saved(path: Path, engine: Engine, standing: Any, *rest: Any, **more: Any) -> None:
+        save(path, engine, standing, *rest, **more)
+        if path.parent.name == "whole" and standing.step in (10, 25):
+            shutil.copytree(path.parent, tmp_path / f"from-{standing.step}")
+
+    monkeypatch.setattr(trainer, "save", saved)
+    how: dict[str, Any] = {"device": "cuda", "console": Console(file=said, width=200)}
+    run.fit(plain, out=tmp_path / "whole", **how)
+    assert said.getvalue().count("step 21: compiling") == 1
+    wanted = load_file(tmp_path / "whole" / "checkpoint.safetensors")
+    for step in (10, 25):
+        torch.compiler.reset()
+        run.fit(plain, out=tmp_path / f"from-{step}", resume=True, **how)
+        found = load_file(tmp_path / f"from-{step}" / "checkpoint.safetensors")
+        assert all(torch.equal(found[name], value) for name, value in wanted.items()), step

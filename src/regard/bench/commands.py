@@ -16,18 +16,21 @@ from regard.bench.page import page, table
 from regard.bench.picture import drawable, plot_ratios
 from regard.bench.results import Report, read_report, write_report
 from regard.config import ConfigError
+from regard.disk import write_text
 from regard.look.plots import save
 from regard.tasks.base.terminal import say
-from regard.train.checkpoint import write_text
 
 BENCHMARKS = {
     "busy": "regard.bench.busy",
+    "documents": "regard.bench.documents",
     "encoder": "regard.bench.encoder",
     "embedding": "regard.bench.embedding",
     "feeding": "regard.bench.feeding",
     "generation": "regard.bench.generation",
     "generation-cuda": "regard.bench.generation_cuda",
     "looking": "regard.bench.looking",
+    "memory": "regard.bench.memory",
+    "marian": "regard.bench.marian",
     "serving": "regard.bench.serving",
     "training": "regard.bench.training",
     "translation": "regard.bench.translation",

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from regard.deploy.engine import token_names
-from regard.tasks.translation.pieces import encode_sources
+from regard.tasks.translation.encoding import encode_sources
 from regard.text import Tokenizer
 
 

@@ -39,7 +39,7 @@ from regard.tasks.language.data import BlockBatch
 from regard.tasks.language.train import LanguageLoss
 from regard.tasks.pretraining.data import MaskedBatch
 from regard.tasks.pretraining.train import PretrainLoss
-from regard.tasks.translation.data import PairBatch
+from regard.tasks.translation.batches import PairBatch
 from regard.tasks.translation.recipe import TranslateLossConfig
 from regard.tasks.translation.train import TranslationLoss
 from regard.train.engine import Engine

@@ -41,8 +41,8 @@ from regard.settings.network import TransformerConfig
 from regard.tasks.base.faster import Precision
 from regard.tasks.base.folder import FORMAT, whole, write_json, write_weights
 from regard.tasks.base.terminal import say
+from regard.tasks.translation.encoding import encode_sources
 from regard.tasks.translation.evaluate import score
-from regard.tasks.translation.pieces import encode_sources
 from regard.tasks.translation.translator import Translator
 from regard.text import read_lines
 from regard.text.phrasebook import phrases

@@ -1,4 +1,4 @@
-"""Commands that are for every task: check, train, evaluate, import, export, look, bench. Imports no torch."""
+"""Commands for every task: check, train, evaluate, import, export, look, vocabulary, bench. No torch here."""
 
 import os
 import shlex
@@ -121,8 +121,13 @@ def train(
     if recipe is not None and "=" in recipe:  # with --resume, the first value may stand in the recipe's place
         values.insert(0, recipe)
         recipe = None
+    begun = None
     if recipe is not None:
-        read_recipe(recipe, values)  # a mistake in it is told before torch is imported
+        written = read_recipe(recipe, values)  # a mistake in it is told before torch is imported
+        if not (dry_run or resume or seeds):
+            from regard.tasks.ahead import begin
+
+            begun = begin(written, out, check=not no_check)
 
     from regard.tasks import run
     from regard.tasks.seeds import train_seeds
@@ -132,7 +137,7 @@ def train(
         return
     if seed is not None and seeds is not None:
         raise typer.BadParameter("--seed and --seeds: give one of the two")
-    train_all = run.fit if seeds is None else partial(train_seeds, seeds=seeds)
+    train_all = partial(run.fit, ahead=begun) if seeds is None else partial(train_seeds, seeds=seeds)
     try:
         outcome = train_all(
             recipe, *values, out=out, resume=resume, overwrite=overwrite, check=not no_check, device=device
@@ -140,6 +145,9 @@ def train(
     except KeyboardInterrupt:
         typer.echo("stopped before the first step; start again with the same command", err=True)
         raise typer.Exit(130) from None
+    finally:
+        if begun is not None:
+            begun.end()
     if outcome.stopped is not None:
         again = f"regard train --resume --out {shlex.quote(str(out))}"
         if seeds is not None:
@@ -230,8 +238,12 @@ def evaluate(
 def import_model(
     folder: Annotated[Path, typer.Argument(help="A Hugging Face folder.")],
     out: Annotated[Path, typer.Argument(help="The model folder that it becomes.")],
+    pickle: Annotated[
+        bool, typer.Option("--pickle", help="From pytorch_model.bin, which is read but never run.")
+    ] = False,
 ) -> None:
-    """Import a BERT, RoBERTa, DistilBERT, sentence-transformers or GPT-2 checkpoint."""
+    """Import a BERT, RoBERTa, DistilBERT, sentence-transformers, GPT-2, MarianMT, M2M100 or NLLB
+    checkpoint."""
 
 
 @command("regard.deploy.exchange")
@@ -277,6 +289,35 @@ def look(
     device: Device = "auto",
 ) -> None:
     """Look inside a model: a page in the browser, on this machine alone."""
+
+
+def vocabulary(
+    model: Model,
+    out: Annotated[Path, typer.Argument(help="Where the changed model goes.")],
+    text: Annotated[
+        list[Path],
+        typer.Option("--text", help="Files of text, line by line, of both sides. May be repeated."),
+    ],
+    add: Annotated[
+        int, typer.Option("--add", min=0, help="New pieces at most, for what the text has often.")
+    ] = 1000,
+    minimum: Annotated[
+        int, typer.Option("--minimum", min=1, help="How often a new piece must stand in the text.")
+    ] = 2,
+    drop_unused: Annotated[
+        bool, typer.Option("--drop-unused", help="Drop the pieces that the text never uses.")
+    ] = False,
+    encoding: Annotated[str, typer.Option("--encoding", help="Of the files.")] = "utf-8",
+) -> None:
+    """Another vocabulary for a trained model: new words and characters for your text, or fewer pieces.
+
+    Tokenizer, embeddings and output matrix are changed together; fine-tune the result with model.start."""
+    from rich.console import Console
+
+    from regard.tasks import vocabulary as work
+
+    how: Any = {"add": add, "minimum": minimum, "drop_unused": drop_unused, "encoding": encoding}
+    work.vocabulary(model, out, text=text, **how, console=Console())
 
 
 def bench(

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from regard.data.mixing import Mix
 from regard.data.packing import Shape
 from regard.settings.training import BatchConfig
 
@@ -34,8 +35,9 @@ the examples more evenly."""
 class Plan:
     """Batches over examples with one or more sides (source and target), known by their lengths."""
 
-    def __init__(self, lengths: Sequence[npt.ArrayLike], config: BatchConfig) -> None:
-        self.config = config
+    def __init__(self, lengths: Sequence[npt.ArrayLike], config: BatchConfig, mix: Mix | None = None) -> None:
+        """An epoch has every example once; with a `mix`, those that this says."""
+        self.config, self._mix = config, mix
         sides = [_whole(np.asarray(side)) for side in lengths]
         if not sides or {side.shape for side in sides} != {(sides[0].size,)}:
             raise ValueError(
@@ -86,10 +88,11 @@ class Plan:
     def shapes(self) -> tuple[Shape, ...]:
         """The size that the batches of all epochs fit in, for each side."""
         longest = np.maximum(self.lengths.max(axis=1), 1)
+        pool = self.lengths if self._mix is None else self.lengths[:, self._mix.pool]
         # As many of the shortest examples as the budget holds: no batch has more.
         most = min(
             int(np.searchsorted(np.sort(side).cumsum(), slots, side="right"))
-            for side, slots in zip(self.lengths, self.slots, strict=True)
+            for side, slots in zip(pool, self.slots, strict=True)
         )
         filler = int((-(-self.slots // longest)).max())
         return tuple(
@@ -98,18 +101,20 @@ class Plan:
         )
 
     def _epoch(self, epoch: int) -> list[Indices]:
-        """All batches of an epoch, in order; each example is in exactly one. In a batch, by length: of the
-        last side, then of the one before it."""
+        """All batches of an epoch, in order; each example of it is in exactly one. In a batch, by length: of
+        the last side, then of the one before it."""
         batches = [self._by_length(batch) for batch in self._cut(self._order(epoch))]
         shuffled = np.random.default_rng((self.config.seed, epoch, 1)).permutation(len(batches))
         return [batches[index] for index in shuffled]
 
     def _order(self, epoch: int) -> Indices:
-        """All examples by jittered length. Both sides of a pair count by their own measure, so that every
-        batch has about the overall proportion of the two."""
+        """All examples of an epoch by jittered length. Both sides of a pair count by their own measure, so
+        that every batch has about the overall proportion of the two."""
         sizes = (self.lengths / np.maximum(self.lengths.sum(axis=1, keepdims=True), 1)).sum(axis=0)
+        rows = np.arange(len(sizes)) if self._mix is None else self._mix.rows(epoch)
         random = np.random.default_rng((self.config.seed, epoch, 0))
-        return np.argsort(sizes * random.uniform(1 - JITTER, 1 + JITTER, size=len(sizes)), kind="stable")
+        jittered = sizes[rows] * random.uniform(1 - JITTER, 1 + JITTER, size=len(rows))
+        return rows[np.argsort(jittered, kind="stable")]
 
     def _cut(self, order: Indices, slots: Indices | None = None) -> list[Indices]:
         slots = self.slots if slots is None else slots

@@ -14,6 +14,9 @@ have left take room until half of all have, then the others close up. native/att
 
 `together` steps several batches at once, each from where it stands: one product for all of their rows, so
 that a batch that is nearly done does not run alone. The scores are those of `Seq2Seq.step`.
+
+Of a packed or quantized copy that nobody listens to, all layers are one call of C (`nn/decoder_passes.py`);
+else they are gone through here, layer by layer.
 """
 
 import itertools
@@ -29,11 +32,14 @@ from torch import Tensor
 
 from regard.layout import Layout
 from regard.models.seq2seq import Seq2Seq
+from regard.nn.decoder_passes import DecoderPasses
 from regard.nn.multihead import CrossAttention, SelfAttention
 from regard.nn.native import attention as native
 from regard.nn.native.attention import Asking, keep
+from regard.nn.native.decoder import Grids, asked
+from regard.nn.native.structs import Asked
 from regard.nn.stacks import Stack
-from regard.nn.state import Rows, check_rows
+from regard.nn.state import Memory, Rows, check_rows
 
 SPARE = 8
 """Slots that a grid has at first, besides those for as many tokens as the longest source has."""
@@ -54,6 +60,7 @@ class BeamGroups:
             raise ValueError(f"kept={kept} must be torch.float32 or torch.float16")
         self.model, self._kept = model, kept
         self._stack = cast(Stack, model.decoder.body)
+        self._passes = DecoderPasses.of(self._stack)
 
     @staticmethod
     def serve(model: Seq2Seq) -> bool:
@@ -70,10 +77,14 @@ class BeamGroups:
 
     def start(self, source: Int[Tensor, "tokens"], layout: Layout) -> "BeamGroupState":
         """As `Seq2Seq.start`: a row for each source, nothing decoded yet."""
-        memory = self.model.encoder.remember(source, layout)
+        return self.start_from(self.model.encoder.remember(source, layout))
+
+    def start_from(self, memory: Memory) -> "BeamGroupState":
+        """The same from what the encoder has made of the sources."""
         attentions = [cast(CrossAttention, layer.cross_attention) for layer in self._stack.each]
         across = [attention.keys_values(memory.states) for attention in attentions]
-        return BeamGroupState([layer.attention for layer in self._stack.each], across, layout, self._kept)
+        own = [layer.attention for layer in self._stack.each]
+        return BeamGroupState(own, across, memory.layout, self._kept)
 
     def prefill(
         self, ids: Int[Tensor, "tokens"], layout: Layout, state: "BeamGroupState"
@@ -112,6 +123,8 @@ class BeamGroups:
     ) -> Float[Tensor, "rows d_model"]:
         if x.dtype != torch.float32 or torch.is_autocast_enabled("cpu"):
             raise ValueError(f"groups step in float32, not in {x.dtype} or under autocast: leave it")
+        if self._passes is not None and self._passes.serve(x):
+            return self._passes.through(x, [state.asking.search for state in states])
         bounds = [*itertools.accumulate((state.asking.rows for state in states), initial=0)]
 
         def looked(look: Callable[["BeamGroupState", slice, Tensor], None], *width: int) -> Tensor:
@@ -154,6 +167,8 @@ class _Pass:
     """Where the keys of each row go."""
     back: Asking
     across: Asking
+    search: Asked
+    """All of it, for C. It points at the grids, which change between passes only."""
 
 
 class BeamGroupState:
@@ -185,28 +200,31 @@ class BeamGroupState:
         """For each layer, the grids of keys and values."""
         self._sees = np.zeros((self.rows, room), dtype=bool)
         """Which slots of its group are a row's own."""
+        self._grids: Grids | None = None
+        """Where all of them are, once that was asked."""
         self.asking: _Pass
 
     def select(self, rows: Rows) -> None:
         rows = check_rows(rows, self.rows)
         chosen = rows.numpy()
         owners = self._owners[chosen]
-        if (np.diff(owners) < 0).any():
+        apart = np.diff(owners)
+        if (apart < 0).any():
             raise ValueError(
                 f"select({rows.tolist()}) brings rows out of the order of their sources: sort them"
             )
         self.rows, self._owners = len(rows), owners
         self.lengths, self._sees = self.lengths[rows], self._sees[chosen]
         self.longest = int(self.lengths.max()) if self.rows else 0
-        present = np.unique(owners)
-        if len(present) <= KEPT * self._groups:
-            self._close_up(present)
+        present = np.count_nonzero(apart) + min(self.rows, 1)
+        if present <= KEPT * self._groups:
+            self._close_up(np.unique(owners))
 
     def _close_up(self, present: Int[np.ndarray, "kept"]) -> None:
         self._owners = np.searchsorted(present, self._owners)
         self._groups = len(present)
         kept = torch.from_numpy(present)
-        self._sources = self._sources[kept]
+        self._sources, self._grids = self._sources[kept], None
         for grids in (self._own, self._across):
             _change(grids, lambda grid: grid.index_select(0, kept))
 
@@ -263,13 +281,12 @@ class BeamGroupState:
         used: Int[np.ndarray, "groups"],
     ) -> None:
         bounds = torch.from_numpy(np.concatenate(([0], counts.cumsum())))
-        self.asking = _Pass(
-            rows=len(owners),
-            owners=torch.from_numpy(owners),
-            slots=torch.from_numpy(slots),
-            back=Asking(bounds, None, torch.from_numpy(used), sees=sees),
-            across=Asking(bounds, None, self._sources),
-        )
+        to, at = torch.from_numpy(owners), torch.from_numpy(slots)
+        back = Asking(bounds, None, torch.from_numpy(used), sees=sees)
+        across = Asking(bounds, None, self._sources)
+        self._grids = self._grids or Grids(self._own, self._across)
+        search = asked(to, at, back, across, self._grids)
+        self.asking = _Pass(rows=len(owners), owners=to, slots=at, back=back, across=across, search=search)
 
     def _reserve(self, most: int) -> int:
         """How much wider the grids have become, to hold so many. Never much more than is used: keys that lie
@@ -277,7 +294,7 @@ class BeamGroupState:
         room = self._sees.shape[1]
         if most <= room:
             return 0
-        more = max(room // 4, most - room)
+        more, self._grids = max(room // 4, most - room), None
         _change(self._own, lambda grid: _grown(grid, more))
         self._sees = np.pad(self._sees, ((0, 0), (0, more)))
         return more

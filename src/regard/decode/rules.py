@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.decode.config import DecodeConfig
+from regard.nn.native import best as native
 
 NOTHING = -1
 """No token, in a history whose rows differ in length."""
@@ -37,7 +38,7 @@ class Rules:
             history = history.to(logits.device)
         if config.repetition_penalty != 1:
             logits = penalize(logits, history, config.repetition_penalty)
-        scores = logits.log_softmax(dim=1)
+        scores = native.log_softmax(logits) if native.serves(logits) else logits.log_softmax(dim=1)
         if len(self.suppressed):
             suppress_(scores, self.suppressed)
         if length < config.minimum:
@@ -45,6 +46,21 @@ class Rules:
         if config.no_repeat:
             forbid_repeats_(scores, history, config.no_repeat)
         return scores
+
+    def best(
+        self, logits: Scores, length: int, count: int
+    ) -> tuple[Float[Tensor, "rows count"], Int[Tensor, "rows count"]] | None:
+        """What `top` finds in the log-probabilities, on the host and in one pass in C; None where that is not
+        to be had: on another device, or if what is allowed depends on the history."""
+        config = self.config
+        if config.repetition_penalty != 1 or config.no_repeat or count >= logits.shape[1]:
+            return None
+        if not native.serves(logits):
+            return None
+        hidden = self.suppressed
+        if length < config.minimum:
+            hidden = torch.cat([hidden, self.ends]).unique()
+        return native.best(logits, count, hidden)
 
 
 def suppress_(scores: Scores, ids: Int[Tensor, "ids"]) -> Scores:

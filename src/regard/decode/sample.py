@@ -17,7 +17,7 @@ from torch import Tensor
 from regard.data.hashing import GOLDEN, mixed
 from regard.decode.config import DecodeConfig, Hypothesis, rank
 from regard.decode.rules import Scores, likeliest, top
-from regard.decode.stepper import Request, Search, on_the_way, real, to_host
+from regard.decode.stepper import Request, Search, check_numbers, on_the_way, real, to_host
 
 FEW = 256
 """So many likeliest tokens mostly hold the share of the probability that `top_p` asks for."""
@@ -102,16 +102,20 @@ def _walk(request: Request) -> Generator[Step | Int[Tensor, "rows"], Any, None]:
     totals = torch.zeros(len(running), dtype=torch.float64, device="cpu")
     length = 0
     while True:
-        allowed = rules(logits, history, length)
-        chosen = choose(allowed, running, length)
-        picked = allowed.gather(1, chosen.unsqueeze(1)).squeeze(1)
         early = None
-        if request.early and bool((maximums > length).all()):
-            wait = on_the_way(picked, chosen)
-            early = request.step(chosen)  # for those that end here too, for nothing
-            values, tokens = wait()
+        best = rules.best(logits, length, 1) if config.method == "greedy" else None
+        if best is not None:
+            values, tokens = check_numbers(*(each.squeeze(1) for each in best))
         else:
-            values, tokens = to_host(picked, chosen)
+            allowed = rules(logits, history, length)
+            chosen = choose(allowed, running, length)
+            picked = allowed.gather(1, chosen.unsqueeze(1)).squeeze(1)
+            if request.early and bool((maximums > length).all()):
+                wait = on_the_way(picked, chosen)
+                early = request.step(chosen)  # for those that end here too, for nothing
+                values, tokens = wait()
+            else:
+                values, tokens = to_host(picked, chosen)
         possible = values > -torch.inf
         ended = possible & torch.isin(tokens, request.ends)
         cut = ~ended & (~possible | (maximums <= length))

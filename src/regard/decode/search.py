@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import torch
 
-from regard.decode import beam, sample
+from regard.decode import beam, constrained, sample
 from regard.decode.config import DecodeConfig, Hypothesis
 from regard.decode.sample import Step
 from regard.decode.stepper import Request, Search, Stepper
@@ -32,6 +32,8 @@ def decode(
     maximums: Sequence[int] | None = None,
     suppressed: Collection[int] = (),
     keys: Sequence[int] | None = None,
+    phrases: Sequence[Sequence[Sequence[int]]] | None = None,
+    inner: Collection[int] = (),
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each source, best first (samples: in the order drawn). The state is used up.
 
@@ -42,13 +44,14 @@ def decode(
     suppressed  ids that never come: padding, start, unknown
     keys        a number for each source that its samples hang on besides the seed; unless given, its row.
                 To get the same samples from any batch, give each sentence the same key in all of them.
+    phrases     for each source, sequences of ids that every finished hypothesis of a beam holds
+    inner       ids that go on with a word, and so may not come right behind a phrase
 
     The model's mode is the caller's business: `model.eval()` before, or its dropout decodes too.
     """
     config = config or DecodeConfig()
-    request = check(
-        stepper, state, prefixes, end=end, config=config, maximums=maximums, suppressed=suppressed, keys=keys
-    )
+    how: dict[str, Any] = {"suppressed": suppressed, "keys": keys, "phrases": phrases, "inner": inner}
+    request = check(stepper, state, prefixes, end=end, config=config, maximums=maximums, **how)
     return run(request)
 
 
@@ -66,6 +69,8 @@ def run(request: Request) -> list[list[Hypothesis]]:
 
 def search(request: Request) -> Search:
     """By the method of its configuration."""
+    if any(request.phrases):
+        return constrained.search(request)
     return beam.search(request) if request.config.method == "beam" else sample.search(request)
 
 
@@ -105,12 +110,14 @@ def check(
     keys: Sequence[int] | None,
     told: Callable[[int, list[Hypothesis]], None] | None = None,
     gone: set[int] | None = None,
+    phrases: Sequence[Sequence[Sequence[int]]] | None = None,
+    inner: Collection[int] = (),
 ) -> Request:
     """What `decode` is asked for, checked; `told` and `gone` are `Request`'s."""
     ends = [] if end is None else [end] if isinstance(end, int) else sorted(set(end))
     count = len(prefixes)
     _check_rows(state, prefixes)
-    for name, given in (("maximums", maximums), ("keys", keys)):
+    for name, given in (("maximums", maximums), ("keys", keys), ("phrases", phrases)):
         if given is not None and len(given) != count:
             raise ValueError(f"{len(given)} {name} for {count} prefixes: give one for each")
     if end is None and config.method == "beam":
@@ -121,12 +128,30 @@ def check(
         raise ValueError(f"maximums has {min(maximums or ())}: a source gets 0 tokens or more")
     if any(id < 0 for id in suppressed):
         raise ValueError(f"suppressed has {min(suppressed)}: ids are 0 or more")
+    wanted = [[tuple(phrase) for phrase in own] for own in phrases or ()]
+    if any(wanted) and config.method != "beam":
+        raise ValueError(f"method={config.method!r} cannot be held to phrases: take a beam")
+    if any(not phrase for own in wanted for phrase in own):
+        raise ValueError("a phrase without tokens cannot be held: leave it out")
     limits = [config.maximum] * count if maximums is None else [min(m, config.maximum) for m in maximums]
     ids = partial(torch.tensor, dtype=torch.int64, device="cpu")
     numbers = range(count) if keys is None else keys
     never = ids(sorted(suppressed))
     left = set() if gone is None else gone
-    return Request(stepper, state, prefixes, ids(limits), ids(ends), never, numbers, config, told, left)
+    return Request(
+        stepper,
+        state,
+        prefixes,
+        ids(limits),
+        ids(ends),
+        never,
+        numbers,
+        config,
+        told,
+        left,
+        wanted,
+        ids(sorted(inner)),
+    )
 
 
 def _check_rows(state: State, prefixes: Sequence[Sequence[int]]) -> None:

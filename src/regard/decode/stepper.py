@@ -50,6 +50,12 @@ class Request:
     """Hears of each source, by its number, as soon as it is done."""
     gone: set[int] = field(default_factory=set)
     """Sources for which nobody waits any more; may grow at any time. They are given up."""
+    phrases: Sequence[Sequence[tuple[int, ...]]] = ()
+    """For each source, what its hypotheses must hold; none for all, or a list for each."""
+    inner: Int[Tensor, "inner"] = field(
+        default_factory=lambda: torch.empty(0, dtype=torch.int64, device="cpu")
+    )
+    """Tokens that go on with a word: none comes right behind a phrase."""
 
     @property
     def device(self) -> torch.device:
@@ -117,6 +123,13 @@ def _together(values: Float[Tensor, "..."], ids: Int[Tensor, "..."]) -> Float[Te
 
 def _checked(both: Float[Tensor, "2 ..."]) -> tuple[Float[Tensor, "..."], Int[Tensor, "..."]]:
     values, numbers = both
+    return check_numbers(values, numbers.long())
+
+
+def check_numbers(
+    values: Float[Tensor, "..."], ids: Int[Tensor, "..."]
+) -> tuple[Float[Tensor, "..."], Int[Tensor, "..."]]:
+    """The same, or an error if a value is none."""
     if bool(values.isnan().any()):
         raise ValueError("the model gave scores that are no numbers (NaN): look at its weights and inputs")
-    return values, numbers.long()
+    return values, ids

@@ -66,16 +66,16 @@ class CTranslate2Engine:
         self.engine = engine
         self.facts = facts
         self.device = torch.device(device)
-        self._end = tokenizer.require("end")
-        vocabulary = max(facts.model.encoder.vocabulary, facts.model.decoder.vocabulary)
-        self._names = token_names(tokenizer, vocabulary)
+        self._end = tokenizer.target.require("end")
+        self._read = token_names(tokenizer, facts.model.encoder.vocabulary)
+        self._names = token_names(tokenizer.target, facts.model.decoder.vocabulary)
         self._ids = {name: id for id, name in enumerate(self._names)}
 
     batch_tokens = 16 * CHUNK
 
     def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
         """The log-probability of each token of the targets, and of the end, given its source."""
-        both = [[self._named(ids) for ids in side] for side in (sources, targets)]
+        both = [[self._reads(ids) for ids in sources], [self._named(ids) for ids in targets]]
         found = self.engine.score_batch(*both, max_batch_size=CHUNK, batch_type="tokens", max_input_length=0)
         return [list(each.log_probs) for each in found]
 
@@ -91,13 +91,19 @@ class CTranslate2Engine:
         positions = self.facts.model.decoder.positions
         match positions.kind:
             case "learned":
-                return positions.longest - 1 - len(piece.prefix)
+                return positions.longest - 1 - len(piece.mark) - len(piece.prefix)
             case "rotary":
                 return None
             case _:
-                return self.facts.positions - 1
+                return self.facts.positions - 1 - len(piece.mark)
 
-    def attention(self, sources: list[list[int]], targets: list[list[int]], layer: int | None) -> NoReturn:
+    def attention(
+        self,
+        sources: list[list[int]],
+        targets: list[list[int]],
+        layer: int | None,
+        marks: Sequence[Sequence[int]] = (),
+    ) -> NoReturn:
         _refuse("align", "it gives no weights of all layers")
 
     def search(self, pieces: list[Piece], options: Options) -> Results:
@@ -144,8 +150,10 @@ class CTranslate2Engine:
             return [[Hypothesis((), 0.0, 0.0, finished=False)] for _ in batch]
         config = options.decoding
         beam, penalty = (config.beam, config.length_penalty) if config.method == "beam" else (1, 0.0)
+        marked = len(batch[0].mark)  # which it counts in every length
         results = self.engine.translate_batch(
-            [self._named(piece.ids) for piece in batch],
+            [self._reads(piece.ids) for piece in batch],
+            target_prefix=[self._named(piece.mark) for piece in batch] if marked else None,
             max_batch_size=CHUNK,
             batch_type="tokens",
             max_input_length=0,
@@ -153,29 +161,33 @@ class CTranslate2Engine:
             patience=patience,
             num_hypotheses=beam * patience if beam > 1 else 1,
             length_penalty=penalty,
-            min_decoding_length=config.minimum,
-            max_decoding_length=steps,
+            min_decoding_length=config.minimum + marked,
+            max_decoding_length=steps + marked,
             no_repeat_ngram_size=config.no_repeat,
             repetition_penalty=config.repetition_penalty,
             suppress_sequences=[[self._names[id]] for id in options.suppressed],
             return_end_token=True,  # so that it counts in the length
             return_scores=True,
         )
-        return [self._hypotheses(result, penalty, config.length_penalty) for result in results]
+        return [self._hypotheses(result, penalty, config.length_penalty, marked) for result in results]
 
-    def _hypotheses(self, result: Any, divided: float, penalty: float) -> list[Hypothesis]:
-        """`divided` is the penalty that the engine's scores have in them."""
+    def _hypotheses(self, result: Any, divided: float, penalty: float, marked: int) -> list[Hypothesis]:
+        """`divided` is the penalty that the engine's scores have in them, in a length that counts what stands
+        before a translation for its language: `marked` tokens."""
         end = self._names[self._end]
         found = []
         for tokens, score in zip(result.hypotheses, result.scores, strict=True):
             finished = tokens[-1] == end
-            ids = tuple(self._ids[token] for token in (tokens[:-1] if finished else tokens))
+            ids = tuple(self._ids[token] for token in (tokens[:-1] if finished else tokens)[marked:])
             total = score * len(tokens) ** divided
-            found.append(Hypothesis(ids, total, rank(total, len(tokens), penalty), finished))
+            found.append(Hypothesis(ids, total, rank(total, len(tokens) - marked, penalty), finished))
         return found
 
     def _named(self, ids: Sequence[int]) -> list[str]:
         return [self._names[id] for id in ids]
+
+    def _reads(self, ids: Sequence[int]) -> list[str]:
+        return [self._read[id] for id in ids]
 
 
 def _ordered(whole: list[Hypothesis], cut: list[Hypothesis]) -> list[Hypothesis]:
@@ -208,7 +220,8 @@ def open_deployed(folder: Path, *, device: str = "auto", precision: Precision | 
             shape = Seq2Seq(facts.model)  # no weights: the engine has them
         own = CTranslate2Engine(engine, facts, tokenizer, device=place)
         about: Any = {"longest": facts.longest, "languages": facts.languages, "decoding": facts.decode}
-        about["several_sentences"] = facts.several_sentences
+        others = ("several_sentences", "marks", "source_language", "fuzzy", "inline")
+        about |= {name: getattr(facts, name) for name in others}
         return Translator(shape, tokenizer, engine=own, **about)
     except (RuntimeError, ValueError) as error:
         raise FolderError(f"{folder}: cannot be opened ({error}); export the model anew") from error

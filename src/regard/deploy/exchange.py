@@ -8,32 +8,52 @@ from regard.config import ConfigError
 from regard.deploy.export import export
 from regard.deploy.folder import Precision
 from regard.deploy.onnx_export import export_onnx
-from regard.hub import is_decoder, is_foreign, read_decoder, read_folder, write_folder
+from regard.hub import (
+    Checkpoint,
+    DecoderCheckpoint,
+    TranslatorCheckpoint,
+    is_decoder,
+    is_foreign,
+    is_translator,
+    read_decoder,
+    read_folder,
+    read_translator,
+    write_folder,
+)
+from regard.hub.files import read_tensors
+from regard.hub.pickles import read_pickled
 from regard.hub.sentences import MODULES
 from regard.tasks.base.encoders import open_encoder, save_checkpoint
 from regard.tasks.base.folder import FolderError, read_json
-from regard.tasks.base.task import Export
+from regard.tasks.base.task import Export, Task
 from regard.tasks.base.terminal import say
 from regard.tasks.language.start import open_language, save_language
 from regard.tasks.load import load
 from regard.tasks.registry import task_of, task_of_head
-from regard.tasks.translation.translator import open_translator
+from regard.tasks.translation.exchange import checkpoint_of, save_translator
+from regard.tasks.translation.opening import open_translator
 from regard.text import read_lines
 
 
-def import_model(folder: Path, out: Path, *, console: Console) -> None:
-    """A Hugging Face folder as one of ours."""
+def import_model(folder: Path, out: Path, *, pickle: bool = False, console: Console) -> None:
+    """A Hugging Face folder as one of ours. With `pickle`, from a pytorch_model.bin, which is read and not
+    run."""
     _refuse_full(out)
     if not folder.is_dir() or not is_foreign(folder):
         raise FolderError(f"{folder}: no Hugging Face folder, it has no config.json with a model_type")
+    read = read_pickled if pickle else read_tensors
     fresh: tuple[str, ...] = ()
     mute = False
     if is_decoder(folder):
-        language = read_decoder(folder)
+        language = read_decoder(folder, read)
         save_language(language, out)
         weights, mute = language.weights, language.tokenizer is None
+    elif is_translator(folder):
+        translator = read_translator(folder, read)
+        save_translator(translator, out)
+        weights = translator.weights
     else:
-        checkpoint = read_folder(folder)
+        checkpoint = read_folder(folder, read)
         save_checkpoint(checkpoint, out, task_of_head(checkpoint.config.head.kind).name)
         weights, fresh = checkpoint.weights, tuple(checkpoint.fresh)
     count = sum(tensor.numel() for tensor in weights.values())
@@ -77,7 +97,7 @@ def export_model(
         case "onnx":
             export_onnx(load(model, device="cpu", precision="float32"), out, samples=texts, console=console)
         case "hf":
-            write_folder(open_encoder(model) if task.heads else open_language(model), out)
+            write_folder(_checkpoint(model, task), out)
             say(console, f"{out}: written, read back, every weight equal")
             if "classify" in task.heads and (out / MODULES).exists():
                 own = read_json(out / "config.json").get("model_type") == "bert"
@@ -87,6 +107,12 @@ def export_model(
                     "it pools as no classifier of transformers does, so sentence-transformers reads it: "
                     f"SentenceTransformer({str(out)!r}).encode(texts) are the scores of the labels{other}",
                 )
+
+
+def _checkpoint(model: Path, task: Task) -> Checkpoint | DecoderCheckpoint | TranslatorCheckpoint:
+    if task.name == "translate":
+        return checkpoint_of(open_translator(model, device="cpu", precision="float32"))
+    return open_encoder(model) if task.heads else open_language(model)
 
 
 def _texts(file: Path) -> list[str]:

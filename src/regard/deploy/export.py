@@ -23,7 +23,6 @@ from regard.deploy.engine import CTranslate2Engine, library, open_deployed
 from regard.deploy.folder import Facts, Precision, folder_size, write_facts, written_whole
 from regard.tasks.base.terminal import say
 from regard.tasks.translation.evaluate import score as evaluated
-from regard.tasks.translation.pieces import encode_sources
 from regard.tasks.translation.translator import Translator
 from regard.text import Tokenizer
 
@@ -125,6 +124,10 @@ def write_engine(translator: Translator, folder: Path, precision: Precision) -> 
         longest=translator.longest,
         languages=translator.languages,
         several_sentences=translator.several_sentences,
+        marks=translator.marks,
+        source_language=translator.source_language,
+        fuzzy=translator.fuzzy,
+        inline=translator.inline,
         decode=replace(decoding, stop="full"),  # the only way it has
         positions=rows,
     )
@@ -173,7 +176,14 @@ def verify(
 def _texts(
     translator: Translator, texts: Sequence[str], to: list[str] | None, decoding: DecodeConfig
 ) -> list[str]:
-    return [each.text for each in translator.translate(texts, to=to, decoding=decoding)]
+    reads = None if translator.marks == "source" else reading(translator)
+    found = translator.translate(texts, to=to, decoding=decoding, source_language=reads)
+    return [each.text for each in found]
+
+
+def reading(translator: Translator) -> str:
+    """A language to read samples in, for a model that is told it."""
+    return translator.source_language or translator.languages[0]
 
 
 def _gaps(
@@ -182,14 +192,17 @@ def _gaps(
     """For each token of these translations, how far apart both find its log-probability. Of long ones only
     the beginnings, which will do to tell two models apart."""
     tokenizer, most = ours.tokenizer, ours.longest - 1
-    start, end = tokenizer.require("start"), tokenizer.require("end")
-    sources = [[*ids[:most], end] for ids in encode_sources(tokenizer, texts, to)]
-    targets = [ids[:most] for ids in tokenizer.encode_batch(written)]
-    read, target = pack(sources), pack([[start, *ids] for ids in targets])
-    labels = torch.tensor([id for target in targets for id in (*target, end)])
+    marks = [ours.mark(language) for language in ours.languages_of(to, len(texts))]
+    shown = ours.reads() if ours.marks == "source" else reading(ours)
+    last = tokenizer.require("end")
+    sources = [[*ids[:most], last] for ids in ours.encode(texts, to, shown)]
+    targets = [ids[:most] for ids in tokenizer.target.encode_batch(written)]
+    begun = [[*mark, *ids] for mark, ids in zip(marks, targets, strict=True)]
+    read, target = pack(sources), pack([[ours.start, *ids] for ids in begun])
+    labels = torch.tensor([id for ids in begun for id in (*ids, ours.end)])
     with torch.no_grad():
         states = ours.model(read.ids, read.layout, target.ids, target.layout)
         likely = ours.model.decoder.head(states).log_softmax(dim=-1)
     own = likely.gather(1, labels.unsqueeze(1)).squeeze(1).numpy()
-    other = np.concatenate(score(sources, targets))
+    other = np.concatenate(score(sources, begun))
     return np.abs(own - other)

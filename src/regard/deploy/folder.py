@@ -19,8 +19,11 @@ from typing import Any, Literal
 from regard.config import ConfigError, check_choices, from_dict, to_dict
 from regard.decode import DecodeConfig
 from regard.disk import DiskFullError, full_disk
+from regard.hub.translators import Marks
 from regard.settings.models import Seq2SeqConfig
 from regard.tasks.base.folder import EXPORTED, FolderError, read_json, write_json
+from regard.tasks.translation.fuzzy import Fuzzy
+from regard.tasks.translation.inline import Inline
 
 Precision = Literal["float32", "int8"]
 
@@ -46,6 +49,14 @@ class Facts:
     """How to decode where nothing else is said."""
     several_sentences: float | None = None
     """The share of its training sources that hold several sentences, if that is known."""
+    marks: Marks = "source"
+    """Where the model is told languages: before the source, or before both sides."""
+    source_language: str | None = None
+    """What it reads unless told otherwise, where it has to be told."""
+    fuzzy: Fuzzy | None = None
+    """How it was given near matches while it was trained, if it was,"""
+    inline: Inline | None = None
+    """and how terms."""
     positions: int
     """Rows of the table of positions, where there is one and it was not learned."""
 

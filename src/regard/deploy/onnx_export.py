@@ -40,6 +40,7 @@ from regard.tasks.language.generator import Generator
 from regard.tasks.registry import get_task
 from regard.tasks.translation.translator import Translator
 from regard.text import Tokenizer
+from regard.text.sentencepieces import is_pieces
 
 FORMAT = "regard-onnx-1"
 PROBLEMS = {
@@ -106,6 +107,12 @@ def _check(predictor: Predictor) -> tuple[Tokenizer, int]:
         )
     if predictor.tokenizer is None:
         raise ConfigError("this generator has no tokenizer, which an export stands on: give it one")
+    if is_pieces(predictor.tokenizer.state) or getattr(predictor, "marks", "source") != "source":
+        raise ConfigError(
+            "a translator of MarianMT's or M2M100's make is not exported to ONNX: its SentencePiece "
+            "tokenizer, or the language before its translations, has no place there; choose --to ctranslate2 "
+            "or hf"
+        )
     return predictor.tokenizer, predictor.longest or POSITIONS
 
 

@@ -87,7 +87,13 @@ class OnnxEngine:
         if options.decoding.method != "greedy" or options.align:
             raise ConfigError("exported graphs are searched greedily here, without alignment")
 
-    def attention(self, sources: list[list[int]], targets: list[list[int]], layer: int | None) -> NoReturn:
+    def attention(
+        self,
+        sources: list[list[int]],
+        targets: list[list[int]],
+        layer: int | None,
+        marks: Sequence[Sequence[int]] = (),
+    ) -> NoReturn:
         raise ConfigError("exported graphs give no attention weights: use the model's own folder")
 
     def search(self, pieces: list[Piece], options: Options) -> Results:
@@ -151,6 +157,8 @@ def onnx_translator(ours: Translator, folder: Path) -> Translator:
         longest=ours.longest,
         languages=ours.languages,
         several_sentences=ours.several_sentences,
+        fuzzy=ours.fuzzy,
+        inline=ours.inline,
         decoding=DecodeConfig(method="greedy", maximum=ours.decoding.maximum),
         engine=OnnxEngine(ours, folder),
     )

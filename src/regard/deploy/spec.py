@@ -33,6 +33,7 @@ ACTIVATIONS = {
     "relu": common_spec.Activation.RELU,
     "gelu": common_spec.Activation.GELU,
     "gelu_tanh": common_spec.Activation.GELUTanh,
+    "swish": common_spec.Activation.SWISH,
     "geglu": common_spec.Activation.GELU,
     "swiglu": common_spec.Activation.SWISH,
 }
@@ -49,13 +50,14 @@ def build_spec(model: Seq2Seq, tokenizer: Tokenizer, *, rows: int) -> transforme
     decoder = _decoder(model.decoder, rows)
     spec = transformer_spec.TransformerSpec(encoder, decoder)
     spec.config.layer_norm_epsilon = _body(config.encoder).norm.eps
-    names = token_names(tokenizer, max(config.encoder.vocabulary, config.decoder.vocabulary))
-    start, end = tokenizer.require("start"), tokenizer.require("end")
-    unknown = start if tokenizer.ids.unknown is None else tokenizer.ids.unknown
+    target = tokenizer.target
+    names = token_names(target, config.decoder.vocabulary)
+    start, end = target.require("start"), target.require("end")
+    unknown = start if target.ids.unknown is None else target.ids.unknown
     spec.config.bos_token = spec.config.decoder_start_token = names[start]
     spec.config.eos_token, spec.config.unk_token = names[end], names[unknown]
-    spec.register_source_vocabulary(names[: config.encoder.vocabulary])
-    spec.register_target_vocabulary(names[: config.decoder.vocabulary])
+    spec.register_source_vocabulary(token_names(tokenizer, config.encoder.vocabulary))
+    spec.register_target_vocabulary(names)
     spec.validate()
     return spec
 

@@ -7,20 +7,26 @@ from regard.hub.folder import (
     head_kind,
     is_decoder,
     is_foreign,
+    is_translator,
     read_decoder,
     read_folder,
+    read_translator,
     write_folder,
 )
+from regard.hub.translators import TranslatorCheckpoint
 
 __all__ = [
     "Checkpoint",
     "DecoderCheckpoint",
     "HubError",
     "HubWarning",
+    "TranslatorCheckpoint",
     "head_kind",
     "is_decoder",
     "is_foreign",
+    "is_translator",
     "read_decoder",
     "read_folder",
+    "read_translator",
     "write_folder",
 ]

@@ -3,7 +3,7 @@
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -43,6 +43,12 @@ class Family:
     """Our words for what stands in config.json, and its keys."""
     defaults: Mapping[str, object]
     """What a key means that is not there; None, where there is no word for it."""
+    only: Mapping[str, Sequence[object]] = field(default_factory=dict)
+    """Keys that would make it another network, with the values that do not."""
+    metadata: str = ""
+    """Keys of this family that say nothing about the computation, or are read elsewhere."""
+    languages: Mapping[str, str] = field(default_factory=dict)
+    """Codes of the languages that tokens are made for, by the name of the list."""
 
     @property
     def layers(self) -> str:
@@ -76,9 +82,12 @@ def _family(name: str, like: str = "") -> Family:
 
 BERT, ROBERTA, DISTILBERT = _family("bert"), _family("roberta", "bert"), _family("distilbert", "bert")
 GPT2 = _family("gpt2")
+MARIAN, M2M100 = _family("marian"), _family("m2m_100", "marian")
 
 ENCODERS = {"bert": BERT, "roberta": ROBERTA, "xlm-roberta": ROBERTA, "camembert": ROBERTA}
 ENCODERS |= {"distilbert": DISTILBERT}
 """By `model_type`. XLM-RoBERTa and CamemBERT are RoBERTa with other vocabularies."""
 DECODERS = {"gpt2": GPT2}
 """Language models, by `model_type`. DistilGPT-2 and DialoGPT call themselves gpt2."""
+TRANSLATORS = {"marian": MARIAN, "m2m_100": M2M100}
+"""By `model_type`. NLLB-200 calls itself m2m_100."""

@@ -26,6 +26,7 @@ _TEXT_LIMIT = 256 * 2**20
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle")
+_READ = "regard import FOLDER OUT --pickle reads its weights without running it, for a folder that is opened"
 _CONVERT = (
     "convert it, in a place where you trust it, with transformers: "
     "AutoModel.from_pretrained(FOLDER).save_pretrained(OUT, safe_serialization=True), or with the "
@@ -114,7 +115,7 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     if pickles:
         raise HubError(
             f"{folder}: the weights are in {pickles[0]}, a pickle, which can run any code when it is opened, "
-            f"so it is not opened here; {_CONVERT}"
+            f"so it is not opened here; {_READ if pickles[0].startswith('pytorch_model') else _CONVERT}"
         )
     raise HubError(f"{folder}: no {WEIGHTS} in it; copy the folder anew, with its weights")
 

@@ -1,5 +1,5 @@
 """Folders of Hugging Face, both ways: BERT, RoBERTa and DistilBERT, and sentence-transformers around them;
-and language models of GPT-2's family.
+language models of GPT-2's family; and translators, MarianMT and M2M100.
 
 A round trip keeps every weight to the bit, if the folder's are float32; others become float32. After writing,
 the folder is read back and compared before it gets its name.
@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from regard.disk import DiskFullError, full_disk
-from regard.hub import decoders
-from regard.hub.families import DECODERS, ENCODERS, GPT2
+from regard.hub import decoders, translators
+from regard.hub.families import DECODERS, ENCODERS, GPT2, MARIAN, TRANSLATORS
 from regard.hub.files import (
     INDEX,
     WEIGHTS,
@@ -31,9 +31,12 @@ from regard.hub.files import (
     write_json,
     write_tensors,
 )
+from regard.hub.pickles import PICKLE
+from regard.hub.pieces import read_pieces, write_pieces
 from regard.hub.reading import Facts, Problem, read_encoder, read_head, read_problem, read_scored
 from regard.hub.sentences import MODULES, read_sentences, write_sentences
 from regard.hub.tokens import has_tokenizer, read_tokenizer, write_tokenizer
+from regard.hub.translators import TranslatorCheckpoint
 from regard.hub.weights import canonical, check_layers, read_weights, warn_left_out, write_names
 from regard.hub.writing import config_facts, family_of
 from regard.models.headed import HeadedConfig
@@ -46,6 +49,9 @@ from regard.settings.models import (
     TagConfig,
 )
 from regard.text import Tokenizer
+
+Read = Callable[[Path], dict[str, Tensor]]
+"""Of a folder, its tensors by their names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,15 +100,26 @@ def is_foreign(folder: Path) -> bool:
 
 def is_decoder(folder: Path) -> bool:
     """Whether it is such a folder with a language model in it: one for `read_decoder`."""
+    return _model_type(folder) in DECODERS
+
+
+def is_translator(folder: Path) -> bool:
+    """The same for a translator, and `read_translator`."""
+    return _model_type(folder) in TRANSLATORS
+
+
+def _model_type(folder: Path) -> str:
     facts = read_table_if_there(Path(folder) / "config.json") if is_foreign(folder) else {}
-    kind = facts.get("model_type")
-    return isinstance(kind, str) and kind in DECODERS
+    return str(facts.get("model_type"))
 
 
 def head_kind(folder: Path) -> str:
-    """What such a folder is for: the kind of its head (masked, classify, tag, span, embed), or "language"."""
+    """What such a folder is for: the kind of its head (masked, classify, tag, span, embed), "language" or
+    "translate"."""
     if is_decoder(folder):
         return "language"
+    if is_translator(folder):
+        return "translate"
     folder = _checked(folder)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HubWarning)  # reading it says the same again
@@ -111,18 +128,19 @@ def head_kind(folder: Path) -> str:
         return sentences.head.kind
     root = sentences.root if sentences else folder
     facts = Facts(root / "config.json", ENCODERS)
-    return facts.kind(() if facts.table.get("architectures") else _tensors(root, facts)[1])
+    return facts.kind(() if facts.table.get("architectures") else _tensors(root, facts, read_tensors)[1])
 
 
-def read_folder(folder: Path) -> Checkpoint:
+def read_folder(folder: Path, read: Read = read_tensors) -> Checkpoint:
     """An encoder's folder as it is; nothing in it is executed. The attention weights' dropout is not taken
-    over: the fused kernels have none. A language model is refused: it has no encoder."""
+    over: the fused kernels have none. A language model is refused: it has no encoder. `read` gives the
+    tensors: `regard.hub.pickles.read_pickled`, for a folder without safetensors."""
     folder = _checked(folder)
     sentences = read_sentences(folder)
     root = sentences.root if sentences else folder
     facts = Facts(root / "config.json", ENCODERS)
     family = facts.family
-    file, tensors = _tensors(root, facts)
+    file, tensors = _tensors(root, facts, read)
     head: HeadConfig
     labels: tuple[str, ...]
     if sentences and isinstance(sentences.head, ClassifyConfig):
@@ -163,7 +181,7 @@ def read_folder(folder: Path) -> Checkpoint:
     )
 
 
-def read_decoder(folder: Path) -> DecoderCheckpoint:
+def read_decoder(folder: Path, read: Read = read_tensors) -> DecoderCheckpoint:
     """A language model's folder, in the same way. generation_config.json is passed over: how to draw or
     search is the caller's choice."""
     folder = _checked(folder)
@@ -174,7 +192,7 @@ def read_decoder(folder: Path) -> DecoderCheckpoint:
             f"{folder / MODULES}: a model for vectors of sentences, no language model; take the file out if "
             "you want the model below all the same"
         )
-    file, tensors = _tensors(folder, facts)
+    file, tensors = _tensors(folder, facts, read)
     config = decoders.read_decoder_config(facts, tied=decoders.tie(tensors, facts))
     weights, _ = read_weights(tensors, config, facts.family, file)
     warn_left_out(tensors, file)
@@ -185,21 +203,55 @@ def read_decoder(folder: Path) -> DecoderCheckpoint:
     return DecoderCheckpoint(config=config, weights=weights, tokenizer=tokenizer, longest=longest)
 
 
+def read_translator(folder: Path, read: Read = read_tensors) -> TranslatorCheckpoint:
+    """A translator's folder, in the same way."""
+    folder = _checked(folder)
+    facts = Facts(folder / "config.json", TRANSLATORS)
+    translators.check_architecture(facts)
+    config = translators.read_translator_config(facts)
+    file = _weights_file(folder)
+    tensors = canonical(read(folder), facts.family, file, tied=True)
+    tensors = translators.one_name_each(tensors, facts, file)
+    translators.check_depth(tensors, facts, file)
+    weights, _ = read_weights(tensors, config, facts.family, file)
+    warn_left_out(tensors, file)
+    pieces = read_pieces(folder, facts.family, (config.encoder.vocabulary, config.decoder.vocabulary))
+    translators.check_specials(facts, pieces.tokenizer)
+    beam, penalty = translators.read_search(folder, facts)
+    rows = facts.count("rows", least=3)
+    return TranslatorCheckpoint(
+        config=config,
+        weights=weights,
+        tokenizer=pieces.tokenizer,
+        longest=max(min(rows, pieces.most or rows), 3),
+        languages=pieces.languages,
+        marks="source" if facts.family is MARIAN else "both",
+        source_language=pieces.source_language,
+        beam=beam,
+        length_penalty=penalty,
+    )
+
+
 def _checked(folder: Path) -> Path:
     if not Path(folder).is_dir():
         raise HubError(f"{folder}: no such folder; give one that holds config.json and {WEIGHTS}")
     return Path(folder)
 
 
-def _tensors(folder: Path, facts: Facts) -> tuple[Path, dict[str, Tensor]]:
+def _tensors(folder: Path, facts: Facts, read: Read) -> tuple[Path, dict[str, Tensor]]:
     """The tensors, of as many layers as config.json says, and the file that errors about them name."""
-    file = folder / (WEIGHTS if (folder / WEIGHTS).exists() else INDEX)
-    tensors = canonical(read_tensors(folder), facts.family, file, tied=facts.tied)
+    file = _weights_file(folder)
+    tensors = canonical(read(folder), facts.family, file, tied=facts.tied)
     check_layers(tensors, facts.family, facts.count("layers"), file)
     return file, tensors
 
 
-def write_folder(checkpoint: Checkpoint | DecoderCheckpoint, folder: Path) -> None:
+def _weights_file(folder: Path) -> Path:
+    names = (WEIGHTS, INDEX, PICKLE)
+    return folder / next((name for name in names if (folder / name).exists()), WEIGHTS)
+
+
+def write_folder(checkpoint: Checkpoint | DecoderCheckpoint | TranslatorCheckpoint, folder: Path) -> None:
     """A folder that transformers and, for an embedder, sentence-transformers open; in float32."""
     folder = Path(folder).resolve()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -221,9 +273,15 @@ def write_folder(checkpoint: Checkpoint | DecoderCheckpoint, folder: Path) -> No
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _write_whole(checkpoint: Checkpoint | DecoderCheckpoint, folder: Path) -> None:
+def _write_whole(checkpoint: Checkpoint | DecoderCheckpoint | TranslatorCheckpoint, folder: Path) -> None:
     """And read it back."""
-    if isinstance(checkpoint, DecoderCheckpoint):
+    if isinstance(checkpoint, TranslatorCheckpoint):
+        _write_translator(checkpoint, folder)
+        back = read_translator(folder)
+        _compare_weights(checkpoint.weights, back.weights)
+        if back.tokenizer.vocabulary != checkpoint.tokenizer.vocabulary or back.longest != checkpoint.longest:
+            raise HubError("what was written reads back with other lengths or tokens; please report it")
+    elif isinstance(checkpoint, DecoderCheckpoint):
         _write_decoder(checkpoint, folder)
         written = read_decoder(folder)
         _compare_weights(checkpoint.weights, written.weights)
@@ -260,6 +318,23 @@ def _write_decoder(checkpoint: DecoderCheckpoint, folder: Path) -> None:
     write_tensors(folder / WEIGHTS, model)
     if tokenizer is not None:
         write_tokenizer(folder, tokenizer, longest=checkpoint.longest, segments=False, framed=False)
+    _open_to_all(folder)
+
+
+def _write_translator(checkpoint: TranslatorCheckpoint, folder: Path) -> None:
+    family = translators.translator_family(checkpoint)
+    model, _ = write_names(checkpoint.weights, checkpoint.config, family)
+    write_json(folder / "config.json", translators.translator_facts(checkpoint, family))
+    write_json(folder / "generation_config.json", translators.generation_facts(checkpoint, family))
+    write_tensors(folder / WEIGHTS, translators.their_shapes(model))
+    write_pieces(
+        folder,
+        checkpoint.tokenizer,
+        family,
+        longest=checkpoint.longest,
+        languages=checkpoint.languages,
+        source_language=checkpoint.source_language,
+    )
     _open_to_all(folder)
 
 

@@ -4,7 +4,7 @@ What changes the computation must be known and supported; metadata is passed ove
 list must be empty; and a key that asks for code to be run is refused.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +31,22 @@ _METADATA = frozenset(TABLES["config"]["metadata"].split())
 """Keys that say nothing about the computation, or are read elsewhere (labels, tied weights)."""
 
 
-def check_keys(table: Mapping[str, Any], computing: Iterable[str], path: Path) -> None:
-    """`computing` are the keys that are read here."""
-    known = {*computing, *_METADATA}
+def check_keys(
+    table: Mapping[str, Any],
+    computing: Iterable[str],
+    path: Path,
+    *,
+    only: Mapping[str, Sequence[object]],
+    metadata: str,
+) -> None:
+    """`computing` are the keys that are read here; `only` and `metadata` are a family's own, on top of what
+    is said of all."""
+    known = {*computing, *_METADATA, *metadata.split()}
+    bound = {**_ONLY, **{key: (*values, None) for key, values in only.items()}}
     for key, value in table.items():
-        if key in _ONLY and value not in _ONLY[key]:
-            raise HubError(f"{path}: {key}={value!r:.60} is not supported, only {_ONLY[key][0]!r}")
-        if key not in known and key not in _ONLY and value not in (None, False, 0, "", [], {}):
+        if key in bound and value not in bound[key]:
+            raise HubError(f"{path}: {key}={value!r:.60} is not supported, only {bound[key][0]!r}")
+        if key not in known and key not in bound and value not in (None, False, 0, "", [], {}):
             raise HubError(
                 f"{path}: {key}={value!r:.60} is not known, and may change what the model computes; take the "
                 "key out if it does not"

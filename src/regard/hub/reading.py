@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from regard.hub.families import DECODERS, ENCODERS, TABLES, Family
+from regard.hub.families import DECODERS, ENCODERS, TABLES, TRANSLATORS, Family
 from regard.hub.files import HubError, read_table
 from regard.hub.keys import check_keys, refuse_code
 from regard.settings.models import (
@@ -58,7 +58,8 @@ class Facts:
             raise HubError(f"{path}: model_type={kind!r:.60} is {_other(kind, families)}")
         self.family: Family = families[kind]
         refuse_code(self.table, path)
-        check_keys(self.table, self.family.keys.values(), path)
+        family = self.family
+        check_keys(self.table, family.keys.values(), path, only=family.only, metadata=family.metadata)
 
     @property
     def tied(self) -> bool:
@@ -115,7 +116,11 @@ class Facts:
 def _other(kind: object, families: Mapping[str, Family]) -> str:
     """What a `model_type` is that is none of the families, in the words of the error about it."""
     wanted = ", ".join(families)
-    for others, sort in ((ENCODERS, "an encoder"), (DECODERS, "a language model")):
+    for others, sort in (
+        (ENCODERS, "an encoder"),
+        (DECODERS, "a language model"),
+        (TRANSLATORS, "a translator"),
+    ):
         if isinstance(kind, str) and kind in others:
             return f"{sort}, where one of {wanted} is wanted: give another folder"
     return (

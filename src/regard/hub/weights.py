@@ -6,13 +6,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.hub.families import CLASSIFIERS, DENSE, Family
 from regard.hub.files import HubError, HubWarning, as_float32
 from regard.models.decoder import Decoder
 from regard.models.headed import Headed, HeadedConfig
-from regard.settings.models import ClassifyConfig, DecoderConfig, MaskedConfig
+from regard.models.seq2seq import Seq2Seq
+from regard.settings.models import ClassifyConfig, DecoderConfig, MaskedConfig, Seq2SeqConfig
+
+Config = HeadedConfig | DecoderConfig | Seq2SeqConfig
 
 
 def canonical(tensors: Mapping[str, Tensor], family: Family, where: Path, *, tied: bool) -> dict[str, Tensor]:
@@ -37,26 +40,40 @@ def canonical(tensors: Mapping[str, Tensor], family: Family, where: Path, *, tie
     return found
 
 
-def check_layers(tensors: Iterable[str], family: Family, layers: int, where: Path) -> None:
-    """Before anything of that many layers is built."""
-    start = family.layers
+def check_layers(
+    tensors: Iterable[str], family: Family, layers: int, where: Path, *, start: str = "", key: str = "layers"
+) -> None:
+    """Before anything of that many layers is built. `start` is before the number of a layer, where a family
+    has several kinds, and `key` our word for their count."""
+    start = start or family.layers
     held = {name.removeprefix(start).split(".")[0] for name in tensors if name.startswith(start)}
     if held != {str(index) for index in range(min(layers, len(held) + 1))}:
         raise HubError(
-            f"{where}: tensors of {len(held)} layers, but {family.keys['layers']}={layers} in config.json; "
+            f"{where}: tensors of {len(held)} layers, but {family.keys[key]}={layers} in config.json; "
             "copy the folder anew"
         )
 
 
-def shapes(config: HeadedConfig | DecoderConfig) -> dict[str, torch.Size]:
+def shapes(config: Config) -> dict[str, torch.Size]:
     """The parameters of a model, without building one."""
     with torch.device("meta"):
-        model = Decoder(config) if isinstance(config, DecoderConfig) else Headed(config)
-        return {name: parameter.shape for name, parameter in model.named_parameters()}
+        return {name: parameter.shape for name, parameter in _model(config).named_parameters()}
 
 
-def head_names(config: HeadedConfig | DecoderConfig, family: Family) -> str:
-    """The table that has the names of its head."""
+def _model(config: Config) -> nn.Module:
+    match config:
+        case DecoderConfig():
+            return Decoder(config)
+        case Seq2SeqConfig():
+            return Seq2Seq(config)
+        case _:
+            return Headed(config)
+
+
+def head_names(config: Config, family: Family) -> str:
+    """The table that has the names of its head; of a translator, of its embeddings."""
+    if isinstance(config, Seq2SeqConfig):
+        return "shared" if config.shared else "separate"
     if isinstance(config, DecoderConfig):
         return "language"
     head = config.head
@@ -66,10 +83,11 @@ def head_names(config: HeadedConfig | DecoderConfig, family: Family) -> str:
 
 
 def read_weights(
-    tensors: dict[str, Tensor], config: HeadedConfig | DecoderConfig, family: Family, where: Path
+    tensors: dict[str, Tensor], config: Config, family: Family, where: Path
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """All weights of a model of this shape, and the names of those that the folder does not have, which are
-    at their first values (of a language model, none may be missing). `tensors` is emptied of what is used."""
+    at their first values (of a language model or a translator, none may be missing). `tensors` is emptied of
+    what is used."""
     kind = head_names(config, family)
     wanted = shapes(config)
     missing = {
@@ -77,7 +95,7 @@ def read_weights(
         for name in wanted
         if (absent := [each for each in family.foreign(name, kind).names if each not in tensors])
     }
-    fresh = () if isinstance(config, DecoderConfig) else _fresh(missing, wanted)
+    fresh = _fresh(missing, wanted) if isinstance(config, HeadedConfig) else ()
     for name, absent in missing.items():
         if name not in fresh:
             raise HubError(
@@ -130,7 +148,7 @@ def warn_left_out(tensors: Iterable[str], where: Path) -> None:
 
 
 def write_names(
-    weights: Mapping[str, Tensor], config: HeadedConfig | DecoderConfig, family: Family
+    weights: Mapping[str, Tensor], config: Config, family: Family
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The tensors under their names: of the model, and of the Dense modules behind it."""
     wanted, kind = shapes(config), head_names(config, family)
@@ -151,7 +169,8 @@ def write_names(
             if each.startswith(DENSE):
                 dense[each.removeprefix(DENSE)] = part
             else:
-                model[("" if name.startswith("head.") else prefix) + each] = part.t() if transposed else part
+                headed = name.startswith(("head.", "decoder.head."))
+                model[("" if headed else prefix) + each] = part.t() if transposed else part
     if isinstance(config, HeadedConfig) and isinstance(config.head, MaskedConfig) and not config.head.tied:
         model |= {second: model[name] for second, name in family.aliases.items()}
     return model, dense

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from regard.config import ConfigError
+from regard.disk import write_text
 from regard.lab.grid import Part, Study, Variant, is_study, named, overridden, read_study, started, variants
 from regard.lab.report import HEADINGS, cells, markdown, page, remarks
 from regard.lab.summary import Summary, summarise
@@ -15,7 +16,6 @@ from regard.lab.work import Budget, Run, check_settings, train_grid
 from regard.look.plots import check_out
 from regard.tasks.base.folder import write_json
 from regard.tasks.base.terminal import say
-from regard.train.checkpoint import write_text
 
 WIDE, COSTS = 140, 6
 """On a narrower terminal, only so many columns."""

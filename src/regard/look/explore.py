@@ -7,12 +7,12 @@ from pathlib import Path
 from rich.console import Console
 
 from regard.config import ConfigError
+from regard.disk import replace
 from regard.look.explorer.explorer import Explorer, Refused, check_text
 from regard.look.page import page, record
 from regard.look.server import HOST, Server
 from regard.tasks.base.terminal import counting, say
 from regard.tasks.load import load
-from regard.train.checkpoint import replace
 
 
 def open_explorer(

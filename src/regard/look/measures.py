@@ -30,7 +30,6 @@ from regard.tasks.language.perplexity import Windows, nll
 from regard.tasks.tagging.tagger import Tagger
 from regard.tasks.tagging.train import measure as tag_figures
 from regard.tasks.translation.evaluate import score
-from regard.tasks.translation.pieces import encode_sources
 from regard.tasks.translation.translator import Translator
 from regard.text import Tagged, read_conll, read_lines
 
@@ -69,10 +68,10 @@ def pair_likelihood(
 ) -> Metric:
     """Mean log p of a token of the targets and of their ends, `batch` pairs at a time."""
     texts, wanted = _side_by_side(sources, targets)
-    tokenizer = translator.tokenizer
-    start, end = tokenizer.require("start"), tokenizer.require("end")
-    read = encode_sources(tokenizer, texts, translator.languages_of(to, len(texts)))
-    written = tokenizer.encode_batch(wanted)
+    languages = translator.languages_of(to, len(texts))
+    end, read = translator.end, translator.encode(texts, languages)
+    written = translator.tokenizer.target.encode_batch(wanted)
+    starts = [[translator.start, *translator.mark(language)] for language in languages]
 
     def measure() -> float:
         total, tokens = 0.0, 0
@@ -80,9 +79,11 @@ def pair_likelihood(
             for first in range(0, len(read), batch):
                 own = written[first : first + batch]
                 source = pack(read[first : first + batch]).to(translator.device)
-                target = pack([[start, *ids] for ids in own]).to(translator.device)
+                begun = zip(starts[first : first + batch], own, strict=True)
+                target = pack([[*start, *ids] for start, ids in begun]).to(translator.device)
                 labels = pack([[*ids, end] for ids in own]).ids.to(translator.device)
                 states = translator.model(source.ids, source.layout, target.ids, target.layout)
+                states = states[target.layout.positions >= len(starts[first]) - 1]
                 logits = translator.model.decoder.head(states).float()
                 total -= float(F.cross_entropy(logits, labels, reduction="sum"))
                 tokens += len(labels)

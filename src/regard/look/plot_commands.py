@@ -26,7 +26,7 @@ from regard.tasks.base.reading import TooLong
 from regard.tasks.base.terminal import counting, say
 from regard.tasks.embedding.embedder import open_embedder
 from regard.tasks.load import load
-from regard.tasks.translation.translator import open_translator
+from regard.tasks.translation.opening import open_translator
 from regard.text import DataError, Origin, Table, read_labelled, read_table_lines
 from regard.train.ranks import find_device
 

@@ -111,9 +111,10 @@ def _translator(model: Translator, text: str, side: Side, target: str | None, to
     traced = trace_translation(model, text, target, to=to, places=[side])
     if side == "encoder":
         return _seen(traced, side, traced.read, traced.read)
-    tokenizer = model.tokenizer
+    tokenizer = model.tokenizer.target
     written = Tokens.of(tokenizer.encode(target), target)
-    queries = written.between([tokenizer.token(tokenizer.require("start"))], [])
+    front = (model.start, *model.mark(*model.languages_of(to, 1)))
+    queries = written.between([tokenizer.token(id) for id in front], [])
     return _seen(traced, side, queries, traced.read if side == "cross" else queries)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from regard.config import ConfigError
-from regard.train.checkpoint import replace
+from regard.disk import replace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

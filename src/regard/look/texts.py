@@ -102,17 +102,22 @@ def trace_translation(
             [found] = translator.decode([piece], options)
             ids = [*found.hypotheses[0].ids]
         else:
-            ids = [*tokenizer.encode(target).ids]
+            ids = [*tokenizer.target.encode(target).ids]
         source = pack([piece.ids]).to(translator.device)
-        packed = pack([[tokenizer.require("start"), *ids]]).to(translator.device)
+        packed = pack([[translator.start, *piece.mark, *ids]]).to(translator.device)
         with trace(translator, **asked) as seen:
             translator.model(source.ids, source.layout, packed.ids, packed.layout)
-    start, end = (tokenizer.token(tokenizer.require(role)) for role in ("start", "end"))
+    written_by = tokenizer.target
+    start, end = (
+        [written_by.token(id) for id in (translator.start, *piece.mark)],
+        written_by.token(translator.end),
+    )
     own = Tokens.of(tokenizer.encode(piece.source), piece.source)
     front = [tokenizer.token(id) for id in piece.ids[: len(piece.ids) - 1 - len(own)]]
-    wrote = Tokens.written(tokenizer, ids)
-    read, written, began = own.between(front, [end]), wrote.between([], [end]), wrote.between([start], [])
-    return TracedText(seen, read, written, began, tokenizer.decode(ids))
+    wrote = Tokens.written(written_by, ids)
+    read, began = own.between(front, [tokenizer.token(tokenizer.require("end"))]), wrote.between(start, [])
+    written = wrote.between(start[1:], [end])
+    return TracedText(seen, read, written, began, written_by.decode(ids))
 
 
 def trace_generation(

@@ -31,6 +31,11 @@ ENABLES = {
         ),
         ("serve", "models over HTTP: regard serve"),
     ),
+    "lxml": ("desk", "Word and OpenDocument files, Android's strings"),
+    "markdown-it-py": ("desk", "Markdown files"),
+    "rapidfuzz": ("desk", "fuzzy matches of translation memories"),
+    "ruamel.yaml": ("desk", "YAML files"),
+    "sentencepiece": ("desk", "tokenizers of MarianMT, M2M100 and NLLB"),
 }
 """Optional packages: the extra that brings each, and what it is good for."""
 FEATURES = {

@@ -10,6 +10,8 @@ import triton.language as tl
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
+from regard.nn.operators import operator
+
 CHANCES, GROUP = 2**16, 8
 """Probabilities are multiples of 1 / CHANCES. A mask's elements come in groups."""
 _SIZE = 512
@@ -20,7 +22,7 @@ def draw_kept(like: Shaped[Tensor, "..."], seed: Int[Tensor, "1"], dropped: int)
     return _draw_op(like, seed, dropped)
 
 
-@torch.library.custom_op("regard::draw_kept", mutates_args=())
+@operator("draw_kept")
 def _draw_op(like: Tensor, seed: Tensor, dropped: int) -> Tensor:
     mask = torch.empty(like.shape, dtype=torch.bool, device=like.device)
     groups = mask.numel() // GROUP

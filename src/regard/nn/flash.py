@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.nn.flash_kernels import backward, forward, row_sums
+from regard.nn.operators import operator
 
 LOG2E = 1.4426950408889634
 
@@ -73,7 +74,7 @@ def backward_blocks(mean: float, longest: int, causal: bool) -> tuple[int, int, 
     return 64, 32, 4, 1
 
 
-@torch.library.custom_op("regard::attend_flash", mutates_args=())
+@operator("attend_flash")
 def _apart_op(
     queries: Tensor,
     keys: Tensor,
@@ -94,7 +95,7 @@ def _(queries: Tensor, *rest: object) -> tuple[Tensor, Tensor]:
     return queries.new_empty(tokens, heads, d_head), queries.new_empty(heads, tokens, dtype=torch.float32)
 
 
-@torch.library.custom_op("regard::attend_flash_backward", mutates_args=())
+@operator("attend_flash_backward")
 def _apart_back_op(
     gradients: Tensor,
     queries: Tensor,
@@ -137,7 +138,7 @@ def _apart_back(ctx, gradients, _):  # type: ignore[no-untyped-def]
 _apart_op.register_autograd(_apart_back, setup_context=_remember_apart)
 
 
-@torch.library.custom_op("regard::attend_joined", mutates_args=())
+@operator("attend_joined")
 def _joined_op(
     joined: Tensor, heads: int, offsets: Tensor, longest: int, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor]:
@@ -150,7 +151,7 @@ def _(joined: Tensor, heads: int, *rest: object) -> tuple[Tensor, Tensor]:
     return joined.new_empty(tokens, heads, d_head), joined.new_empty(heads, tokens, dtype=torch.float32)
 
 
-@torch.library.custom_op("regard::attend_joined_backward", mutates_args=())
+@operator("attend_joined_backward")
 def _joined_back_op(
     gradients: Tensor,
     joined: Tensor,

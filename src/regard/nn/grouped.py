@@ -24,6 +24,7 @@ from torch import Tensor
 from regard.nn.masks import Mask
 from regard.nn.native import attention as native
 from regard.nn.native import recorded
+from regard.nn.operators import operator
 
 CALL = 1 << 18
 """What a call costs, in products of one query's number with one key's: about 0.1 ms on one core."""
@@ -199,7 +200,7 @@ def attend_grouped(
     return (output,)
 
 
-@torch.library.custom_op("regard::attend_grouped", mutates_args=(), device_types="cpu")
+@operator("attend_grouped", "cpu")
 def _attend_grouped(
     queries: Tensor,
     keys: Tensor,
@@ -241,7 +242,7 @@ def _(queries: Tensor, *rest: object) -> tuple[Tensor, Tensor]:
     )
 
 
-@torch.library.custom_op("regard::attend_grouped_backward", mutates_args=(), device_types="cpu")
+@operator("attend_grouped_backward", "cpu")
 def _attend_grouped_backward(
     gradient: Tensor,
     queries: Tensor,

@@ -1,6 +1,7 @@
 """The parts around attention: feed-forward, norm, residual, and the layer they make.
 
     feed-forward   ReLU(x W_1 + b_1) W_2 + b_2, for each token alone     Vaswani et al. 2017, 3.3
+    swish          x sigmoid(x) for ReLU(x)                              Ramachandran et al. 2017
     GEGLU, SwiGLU  (act(x W_g) * (x W_1)) W_2                            Shazeer 2020
     LayerNorm      gamma (x - mean) / sqrt(var + eps) + beta             Ba et al. 2016
     RMSNorm        gamma x / sqrt(mean(x^2) + eps)                       Zhang and Sennrich 2019
@@ -125,6 +126,8 @@ def activate(inner: Float[Tensor, "*tokens d_inner"], kind: str | None) -> Float
             return F.gelu(inner)
         case "gelu_tanh":
             return F.gelu(inner, approximate="tanh")
+        case "swish":
+            return F.silu(inner)
         case "geglu":
             gate, inner = inner.chunk(2, dim=-1)
             return F.gelu(gate) * inner

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.nn.adapter import LowRank
 from regard.nn.embedding import VocabularyHead
 from regard.nn.layers import FeedForward, activate
 from regard.nn.native import linear as native
@@ -44,7 +45,7 @@ def with_products(
     copied = copy.deepcopy(model, done)
     for part in copied.modules():
         if isinstance(part, FeedForward):
-            part.activated = part.activation in get_args(Then)
+            part.activated = part.activation in get_args(Then) and not isinstance(part.inner, LowRank)
         # As plain attributes too: a module looks long for its parts and weights.
         vars(part).update(part._modules | part._parameters)
     return copied
@@ -74,12 +75,12 @@ class PackedLinear(nn.Module):
         self.out_features, self.in_features = weight.shape
         self.weight, self.bias = weight, bias
         self._then = then
-        self._products = (native.Panels if native.available() else _OneDNN)(weight, bias, then)
+        self.products = (native.Panels if native.available() else _OneDNN)(weight, bias, then)
 
     def forward(self, x: Float[Tensor, "*tokens inputs"]) -> Float[Tensor, "*tokens outputs"]:
         if torch.is_grad_enabled() or x.dtype != torch.float32 or recorded():
             return activate(F.linear(x, self.weight, self.bias), self._then)
-        return self._products.times(x)
+        return self.products.times(x)
 
     def train(self, mode: bool = True) -> "PackedLinear":
         if mode:
@@ -95,6 +96,7 @@ _FUSED: dict[Then | None, tuple[str, str]] = {
     "relu": ("relu", ""),
     "gelu": ("gelu", "none"),
     "gelu_tanh": ("gelu", "tanh"),
+    "swish": ("swish", ""),
 }
 """Under oneDNN's names."""
 

@@ -4,6 +4,8 @@ Added to the embedding:
 
     sinusoidal  PE(pos, 2i) = sin(pos / n^(2i/d)),
                 PE(pos, 2i+1) = cos(pos / n^(2i/d))                          Vaswani et al. 2017, 3.5
+                or all sines and then all cosines, as Marian writes them; or these with n^(i/(d/2-1)), as
+                tensor2tensor, fairseq and so M2M100 do
     learned     a trained row for each position                              Devlin et al. 2019
     index       PE(pos, i) = pos: the naive way, for contrast; it grows without bound
     fraction    PE(pos, i) = pos / longest: bounded, but near places are hardly apart
@@ -41,7 +43,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.settings.network import POSITIONS, PositionsConfig, Scaling
+from regard.settings.network import POSITIONS, PositionsConfig, Scaling, Sinusoids
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,14 +119,31 @@ class AddedTable(PositionTable):
 
 
 class SinusoidalPositions(AddedTable):
-    def __init__(self, d_model: int, base: float = 10_000.0) -> None:
-        """Of an odd width, the last dimension is a sine without its cosine."""
-        self.d_model, self.base = d_model, base
+    def __init__(
+        self, d_model: int, base: float = 10_000.0, *, order: Sinusoids = "paper", first: int = 0
+    ) -> None:
+        """Of an odd width, the last dimension is a sine without its cosine. `first` is where the first token
+        stands."""
+        if order == "tensor2tensor" and (d_model % 2 or d_model < 4):
+            raise ValueError(
+                f"d_model={d_model}: positions.sinusoids='tensor2tensor' are pairs, two at least; choose an "
+                "even width from 4 on"
+            )
+        self.d_model, self.base, self.order, self.first = d_model, base, order, first
         super().__init__()
 
     def rows(self, length: int) -> Float[Tensor, "length d_model"]:
-        turns = angles(length, frequencies(self.d_model, self.base))
-        return torch.stack([turns.sin(), turns.cos()], dim=-1).flatten(1)[:, : self.d_model]
+        turns = angles(self.first + length, self._frequencies())[self.first :]
+        sines, cosines = turns.sin(), turns.cos()
+        if self.order == "paper":
+            return torch.stack([sines, cosines], dim=-1).flatten(1)[:, : self.d_model]
+        return torch.cat([sines, cosines], dim=-1)[:, : self.d_model]
+
+    def _frequencies(self) -> Float[Tensor, "half"]:
+        if self.order != "tensor2tensor":
+            return frequencies(self.d_model, self.base)
+        half = self.d_model // 2
+        return self.base ** (-torch.arange(half, dtype=torch.float64, device="cpu") / (half - 1))
 
 
 class CountedPositions(AddedTable):
@@ -263,7 +282,12 @@ class AlibiBias(nn.Module):
 
 POSITIONS.settle(
     Positions,
-    Positions(name="sinusoidal", added=lambda config, d_model: SinusoidalPositions(d_model, config.base)),
+    Positions(
+        name="sinusoidal",
+        added=lambda config, d_model: SinusoidalPositions(
+            d_model, config.base, order=config.sinusoids, first=config.first
+        ),
+    ),
     Positions(
         name="learned", added=lambda config, d_model: LearnedPositions(d_model, config.longest, config.first)
     ),

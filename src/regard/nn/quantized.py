@@ -82,12 +82,12 @@ class QuantizedLinear(nn.Module):
             into.copy_((rows * scale[:, None]).round_())
         kind = native.Panels if native.bytes_available() else _OneDNN
         # A plain attribute, no buffers: its order belongs to this machine.
-        self._products = kind(whole, bias, then, scales=most / (STEPS * steps), steps=steps)
+        self.products = kind(whole, bias, then, scales=most / (STEPS * steps), steps=steps)
 
     def forward(self, x: Float[Tensor, "*tokens inputs"]) -> Float[Tensor, "*tokens outputs"]:
         if x.dtype == torch.float32:
-            return self._products.times(x)
-        return self._products.times(x.float()).to(x.dtype)
+            return self.products.times(x)
+        return self.products.times(x.float()).to(x.dtype)
 
     def train(self, mode: bool = True) -> "QuantizedLinear":
         if mode:

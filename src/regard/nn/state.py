@@ -59,6 +59,13 @@ class Memory:
     summary: Float[Tensor, "sequences d_memory"]
     """Each sentence in one vector, for a decoder that starts from it."""
 
+    def only(self, chosen: Sequence[int]) -> "Memory":
+        """Of these sentences alone."""
+        each = self.layout.split(self.states)
+        lengths = [len(each[i]) for i in chosen]
+        layout = Layout.of(lengths).to(self.states.device)
+        return Memory(torch.cat([each[i] for i in chosen]), layout, self.summary[list(chosen)])
+
 
 class KeyValueCache:
     """Keys and values of all layers. Row r holds `lengths[r]` tokens; rows may differ in length."""

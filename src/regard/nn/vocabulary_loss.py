@@ -16,6 +16,8 @@ import triton.language as tl
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.nn.operators import operator
+
 ROWS = 8192
 """Scored at a time, at most."""
 WIDE = 40_000
@@ -39,7 +41,7 @@ def vocabulary_loss(
     return loss, nll
 
 
-@torch.library.custom_op("regard::vocabulary_loss", mutates_args=())
+@operator("vocabulary_loss")
 def _loss_op(
     states: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, hidden: int, label_smoothing: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:

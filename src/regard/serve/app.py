@@ -1,6 +1,6 @@
 """The application: all doors, health, metrics, and the page."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from starlette.applications import Starlette
@@ -25,19 +25,21 @@ from regard.serve.service import Service
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
 """Names of this machine."""
+NO_KEYS: Mapping[str, str | None] = {}
 DOORS: tuple[Door, ...] = (OWN, OPENAI, TEI, LIBRETRANSLATE, DEEPL)
 
 
 def build_app(
     service: Callable[[], Service],
     *,
-    keys: Sequence[str] = (),
+    keys: Mapping[str, str | None] = NO_KEYS,
     origins: Sequence[str] = (),
     hosts: Sequence[str] = (),
     explorers: Explorers | None = None,
 ) -> Starlette:
-    """`keys` are those that may ask, anyone if there are none; `origins` the sites whose pages may; `hosts`
-    the names that the service goes by, any if there are none. With `explorers`, models can be looked into."""
+    """`keys` are those that may ask, anyone if there are none, each with the model that is its own, if it has
+    one; `origins` the sites whose pages may; `hosts` the names that the service goes by, any if there are
+    none. With `explorers`, models can be looked into."""
     doors = DOORS if explorers is None else (*DOORS, explorers.door)
     paths = {way.path for door in doors for way in door.ways}
     own_page = page_response(page(look=explorers is not None, documents="/translate_file" in paths))

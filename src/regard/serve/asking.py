@@ -16,8 +16,9 @@ from starlette.responses import Response
 from starlette.types import Message
 
 from regard.serve.connection import TASK
-from regard.serve.line import BusyError, ClosedError, LateError
-from regard.serve.service import RefusedError, Service
+from regard.serve.line import BusyError, ClosedError, LateError, RefusedError
+from regard.serve.models import Served
+from regard.serve.service import Service
 
 LOG = logging.getLogger("regard.serve")
 Kept = TypeVar("Kept")
@@ -36,12 +37,14 @@ class Ask:
     """One request."""
 
     def __init__(
-        self, request: Request, service: Service, keys: Sequence[str], *, public: bool = False
+        self, request: Request, service: Service, keys: Mapping[str, str | None], *, public: bool = False
     ) -> None:
-        """`keys` are those that may ask, anyone if there are none, or if it is `public`."""
+        """`keys` are those that may ask, anyone if there are none, or if it is `public`; some have a model of
+        their own."""
         self.request, self.service, self._keys, self._public = request, service, keys, public
         self.fields: Mapping[str, Any] = {}
         self._size = 0
+        self._own: str | None = None
         self.caller = "" if request.client is None else request.client.host
 
     async def read(self) -> None:
@@ -103,7 +106,20 @@ class Ask:
         found = [each for each in self._keys if hmac.compare_digest(each.encode(), given.encode())]
         if not found:
             raise RefusedError("no valid key: send it as Authorization: Bearer KEY", 401)
-        self.caller = f"key {self._keys.index(found[0])}"
+        self.caller = f"key {[*self._keys].index(found[0])}"
+        self._own = self._keys[found[0]]
+
+    def translator(self, source: str | None, target: str | None) -> Served:
+        """The one that the request names; that of the key, if these are its languages; or the first that
+        fits."""
+        models, name = self.service.models, self.value("model", str)
+        if name is not None:
+            return models.named(name, ["translate"])
+        if self._own is not None:
+            own = models.named(self._own, ["translate"])
+            if own.joins(source, target):
+                return own
+        return models.named(None, ["translate"]) if target is None else models.pair(source, target)
 
     @property
     def keys_needed(self) -> bool:
@@ -205,7 +221,7 @@ def endpoint(
     shape: Shape,
     handler: Handler,
     service: Callable[[], Service],
-    keys: Sequence[str],
+    keys: Mapping[str, str | None],
     *,
     public: bool = False,
     stranger: int = 401,

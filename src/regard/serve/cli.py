@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -14,12 +14,13 @@ DEFAULTS = Limits()
 
 def serve(
     models: Annotated[
-        list[str], typer.Argument(help="Model folders; NAME=FOLDER gives a name, en-de=FOLDER languages too.")
+        list[str],
+        typer.Argument(help="Folders; NAME=FOLDER, en-de=FOLDER with languages, NAME=BASE+ADAPTER."),
     ],
     host: Annotated[str, typer.Option("--host", help="Where it listens; 0.0.0.0 for all.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="0: any that is free.")] = 8000,
     keys: Annotated[
-        Path | None, typer.Option("--keys", help="A file of keys, one a line: who has none is refused.")
+        Path | None, typer.Option("--keys", help="A file: a key a line, and the name of its translator.")
     ] = None,
     origins: Annotated[
         list[str] | None, typer.Option("--origin", help="A site whose pages may ask (CORS); repeatable.")
@@ -28,6 +29,14 @@ def serve(
         list[str] | None,
         typer.Option("--allow-host", help="A name that it goes by behind a proxy; * for any; repeatable."),
     ] = None,
+    memory: Annotated[
+        Path | None,
+        typer.Option("--memory", help="Translations and terms (regard memory): exact ones are its answers."),
+    ] = None,
+    memory_use: Annotated[
+        Literal["exact", "never"],
+        typer.Option("--memory-use", help="Whether what the memory has is the answer, or only listed."),
+    ] = "exact",
     body: Annotated[int, typer.Option("--max-body", help="Bytes of a request.")] = DEFAULTS.body,
     texts: Annotated[int, typer.Option("--max-texts", help="Texts of a request.")] = DEFAULTS.texts,
     characters: Annotated[
@@ -89,6 +98,8 @@ def serve(
         names=names or [],
         device=device,
         precision=precision,
+        memory=memory,
+        memory_use=memory_use,
         look=look,
         warm=warm,
         quiet=quiet,

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from regard.serve.languages import base, name_of
-from regard.serve.service import RefusedError
+from regard.serve.line import RefusedError
 
 READ = 2000
 """Characters that are looked at."""

@@ -2,60 +2,23 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from regard.documents.base import Opened
+from regard.documents.job import Job
 from regard.serve.asking import Ask
 from regard.serve.languages import own_code
-from regard.serve.models import Served, same
+from regard.serve.models import Served
+from regard.tasks.translation.documents import Plan
+from regard.tasks.translation.languages import same
 from regard.tasks.translation.result import Translation
-from regard.text.markup import Block, parse
-from regard.text.placing import Links, View
+from regard.text.markup import parse
 from regard.text.scanning import Syntax
-from regard.text.terms import Term, Terms, enforce
+from regard.text.terms import Terms
 
 T = TypeVar("T")
 LARGE = 5000
 """Characters of markup that take milliseconds."""
-
-
-@dataclass(slots=True, eq=False)
-class _Job:
-    """A block that is being translated."""
-
-    block: Block
-    terms: Terms | None
-    view: View = field(init=False)
-    found: list[Term] = field(init=False)
-    outputs: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.look(bare=False)
-
-    def look(self, *, bare: bool) -> None:
-        self.view = self.block.view(bare=bare)
-        self.found = self.terms.find(self.view.text, self.view.names) if self.terms else []
-
-    @property
-    def aligned(self) -> bool:
-        """Whether it takes the links of its words."""
-        return bool(self.view.nodes or self.found)
-
-    def take(self, translation: Translation) -> bool:
-        """Whether all marks have been kept: else it is to be translated without them."""
-        if not self.view.keeps(translation.text):
-            return False
-        self.outputs = [self._placed(translation.text, translation.alignment)]
-        for other in translation.alternatives[1:] if not self.aligned else ():  # links are of the best alone
-            if self.view.keeps(other.text):
-                self.outputs.append(self._placed(other.text, None))
-        return True
-
-    def _placed(self, text: str, links: Links | None) -> str:
-        text = text.strip()
-        if self.found:
-            text, links = enforce(self.view.text, text, links, self.found, self.view.names)
-        return self.block.place(self.view, text, links)
 
 
 async def translate_documents(
@@ -72,15 +35,15 @@ async def translate_documents(
     """For each text its translation, and behind it others, where they were asked for and found. `sources`
     are their languages; a text that is in the target language stays as it is."""
     results = [[text] for text in texts]
-    groups: dict[Served, list[int]] = {}
+    groups: dict[tuple[Served, str], list[int]] = {}
     for i, source in enumerate(sources):
         if not same(source, target):
-            groups.setdefault(ask.service.models.pair(source, target), []).append(i)
+            groups.setdefault((ask.translator(source, target), source), []).append(i)
     more: Any = {"terms": terms, "alternatives": alternatives, "split": split}
     found = await asyncio.gather(
         *(
-            _translate(ask, served, target, [texts[i] for i in own], syntax, **more)
-            for served, own in groups.items()
+            _translate(ask, served, sources[own[0]], target, [texts[i] for i in own], syntax, **more)
+            for (served, _), own in groups.items()
         )
     )
     for own, outputs in zip(groups.values(), found, strict=True):
@@ -92,6 +55,7 @@ async def translate_documents(
 async def _translate(
     ask: Ask,
     served: Served,
+    source: str,
     target: str,
     texts: Sequence[str],
     syntax: Syntax,
@@ -101,18 +65,68 @@ async def _translate(
 ) -> list[list[str]]:
     size = sum(map(len, texts))
     documents = await _aside(size, lambda: [parse(text, syntax) for text in texts])
-    jobs = await _aside(size, lambda: [[_Job(block, terms) for block in each.blocks] for each in documents])
-    every = [job for each in jobs for job in each]
+    jobs = await _aside(size, lambda: [[Job(block, terms) for block in each.blocks] for each in documents])
     settings: Any = {"to": own_code(served, target), "split": split, "decoding": {"n_best": alternatives + 1}}
-    can_align = _can_align(served)
+    every = [job for each in jobs for job in each]
+    left = await _remembered(ask, served, every, source, target)
+    await translate_jobs(ask, served, left, size, terms=terms, **settings)
+    results = []
+    for document, own in zip(documents, [[job.outputs() for job in each] for each in jobs], strict=True):
+        whole = [
+            document.join(outputs[min(k, len(outputs) - 1)] for outputs in own)
+            for k in range(alternatives + 1)
+        ]
+        results.append([*dict.fromkeys(whole)])
+    return results
 
-    async def work(some: list[_Job], align: bool) -> list[_Job]:
+
+async def _remembered(ask: Ask, served: Served, jobs: Sequence[Job], source: str, target: str) -> list[Job]:
+    """Those that the memory has no answer for. It knows no tags, so a text with some is for the model; what
+    it has is taken as it is, without a glossary."""
+    memory = ask.service.memory
+    if memory is None or memory.use != "exact":
+        return [*jobs]
+    plain = [job for job in jobs if [*job.parts] == [job] and not job.view.nodes]
+    known = await memory.look_up(served, [job.view.text for job in plain], source, target)
+    if known is None:
+        return [*jobs]
+    pairs = zip(plain, known, strict=True)
+    done = {job for job, each in pairs if each.remembered and job.remember(each.text)}
+    return [job for job in jobs if job not in done]
+
+
+async def translate_opened(ask: Ask, opened: Opened, source: str, target: str) -> bytes:
+    """A document of a format with segments, with a translation of each that has none."""
+    served = ask.translator(source, target)
+    memory = ask.service.memory
+    recall = None if memory is None else await asyncio.to_thread(memory.recall, served, source, target)
+    plan = Plan([opened]) if recall is None else await asyncio.to_thread(Plan, [opened], memory=recall)
+    parts = plan.parts
+    size = sum(len(each.source) for each in opened.segments)
+    jobs = [*dict.fromkeys(work.job for _, work in parts)]
+    found = await translate_jobs(ask, served, jobs, size, to=own_code(served, target))
+    for part, work in parts:
+        plan.note(part, work, found[part])
+    (results,) = await _aside(size, plan.results)
+    return await _aside(size, lambda: opened.write(results, target))
+
+
+async def translate_jobs(
+    ask: Ask, served: Served, jobs: Sequence[Job], size: int, **settings: Any
+) -> dict[Job, Translation]:
+    """All their parts, and what came of each. `size` is in characters, of everything."""
+    every = [part for job in jobs for part in job.parts]
+    can_align = _can_align(served)
+    results: dict[Job, Translation] = {}
+
+    async def work(some: list[Job], align: bool) -> list[Job]:
         """Those that are to be translated once more."""
         if not some:
             return []
         read = [job.view.text for job in some]
         found = await ask.service.translate(served, ask.caller, read, align=align and can_align, **settings)
         pairs = [*zip(some, found, strict=True)]
+        results.update(pairs)
         return await _aside(size, lambda: [job for job, each in pairs if not job.take(each)])
 
     left = await asyncio.gather(
@@ -123,13 +137,6 @@ async def _translate(
     for job in again:
         job.look(bare=True)
     await work(again, True)
-    results = []
-    for document, own in zip(documents, jobs, strict=True):
-        whole = [
-            document.join(job.outputs[min(k, len(job.outputs) - 1)] for job in own)
-            for k in range(alternatives + 1)
-        ]
-        results.append([*dict.fromkeys(whole)])
     return results
 
 

@@ -2,7 +2,8 @@
 
 import re
 
-from regard.serve.models import Models, Served, same
+from regard.serve.models import Models, Served
+from regard.tasks.translation.languages import same
 
 _NAMES = """
 af Afrikaans, am Amharic, ar Arabic, as Assamese, az Azerbaijani, be Belarusian, bg Bulgarian, bn Bengali,

@@ -3,6 +3,8 @@
 Callers take turns, one request each, however many one of them has in the line; and the last of the room is
 kept for those who have few. Who would wait past the deadline is not let in; how quick the model is counts as
 known only when some have been waiting all the time for a few seconds, so that no burst is refused for it.
+Where some took more than half of their time all the same, as on a machine that has become slower, less is let
+in, and then a little more with each answer: else all that is let in would be late, time and again.
 """
 
 import itertools
@@ -21,6 +23,20 @@ SURE = 0.5
 """Of the time until a deadline that may be planned for: a machine has other things to do, too."""
 KNOWN = 5.0
 """Seconds of waiting after which it is known how quick a model is."""
+GROWTH = 0.1
+"""Of a request that was answered in good time: by so much more is let in,"""
+CUT, CUT_LATE = 0.7, 0.4
+"""and by this factor less where one was not; and where it was not answered at all."""
+FORGOTTEN = 60.0
+"""Seconds without any request after which all is as in the beginning."""
+
+
+class RefusedError(Exception):
+    """A request that cannot be served; the message says what would be."""
+
+    def __init__(self, why: str, status: int = 400) -> None:
+        super().__init__(why)
+        self.status = status
 
 
 class BusyError(Exception):
@@ -62,6 +78,10 @@ class Work:
         """Nobody waits for it any more."""
         return self.answer.cancelled() or self.answer.done()
 
+    @property
+    def answered(self) -> bool:
+        return self.answer.done() and not self.answer.cancelled() and self.answer.exception() is None
+
     def give(self, answer: Any) -> None:
         with suppress(InvalidStateError):  # it may be given up at any moment
             self.answer.set_result(answer)
@@ -81,6 +101,8 @@ class Line:
         self._done = 0  # tokens done since then
         self._begun = 0  # tokens being worked on
         self._closed = False
+        self._let_in: float = tokens  # at most, by what was in time of late
+        self._cut = self._last = 0.0  # when it was cut; when the last request came or left
 
     def __len__(self) -> int:
         return self._count
@@ -96,6 +118,9 @@ class Line:
             if self._closed:
                 raise ClosedError("this service is ending")
             alone = self._count == 0 and self._tokens == 0  # a large one is let in where it disturbs nobody
+            if alone and time.monotonic() - self._last > FORGOTTEN:
+                self._let_in = self._most_tokens
+            self._last = time.monotonic()
             if not alone and self._no_room(work):
                 pace = self._pace()
                 raise BusyError(min(30, max(1, round(self._tokens / pace))) if pace else 1)
@@ -111,7 +136,7 @@ class Line:
         room = 1.0 if own < self._most * (1 - SHARE) / 2 else SHARE
         return (
             self._count >= self._most * room
-            or self._tokens + work.cost > self._most_tokens * room
+            or self._tokens + work.cost > min(self._most_tokens * room, self._let_in)
             or time.monotonic() + self._wait(own, work.cost) / SURE > work.deadline
         )
 
@@ -126,7 +151,7 @@ class Line:
     def _pace(self) -> float:
         """Tokens a second; 0 while that is not known."""
         waited = 0.0 if self._since is None else time.monotonic() - self._since
-        return self._done / waited if waited > KNOWN else 0.0
+        return max(self._done, 1) / waited if waited > KNOWN else 0.0
 
     def take(self, budget: int, *, wait: bool = True) -> list[Work]:
         """What is waiting, of one kind, within a budget of tokens: one at least, unless nothing is there.
@@ -155,6 +180,8 @@ class Line:
             if not own:
                 del self._callers[caller]
             if work.dropped or late:
+                if not work.dropped:
+                    self._was_late(work)
                 self._tokens -= work.cost
                 work.fail(LateError("the request waited too long"))
                 continue
@@ -169,16 +196,32 @@ class Line:
     def done(self, works: list[Work]) -> None:
         """They have left the model."""
         with self._free:
+            self._last = now = time.monotonic()
+            for work in works:
+                soon = now - work.began < SURE * (work.deadline - work.began)
+                if work.answered:
+                    self._done += work.cost
+                if work.answered and soon:
+                    self._let_in = min(self._let_in + GROWTH * work.cost, self._most_tokens)
+                elif not soon and not work.answer.cancelled():
+                    self._was_late(work)
             tokens = sum(work.cost for work in works)
             self._tokens -= tokens
             self._begun -= tokens
-            self._done += tokens
+
+    def _was_late(self, work: Work) -> None:
+        """Of all that were let in before the last cut, only the first has counted."""
+        if work.began >= self._cut:
+            factor = CUT if work.answered else CUT_LATE
+            self._let_in, self._cut = factor * min(self._tokens, self._let_in), time.monotonic()
 
     def leave(self, work: Work) -> None:
         """Nobody waits for it any more."""
         if not work.answer.cancel():  # it has its answer, and has long left
             return
         with self._free:
+            if time.monotonic() - work.began > SURE * (work.deadline - work.began):  # its time was up
+                self._was_late(work)
             own = self._callers.get(work.caller, deque())
             if work in own:
                 own.remove(work)

@@ -19,10 +19,10 @@ from regard.look.page import page
 from regard.look.server import LARGEST, WAITING
 from regard.serve.asking import Ask, Json
 from regard.serve.doors import Door, Way
-from regard.serve.line import BusyError, LateError
+from regard.serve.line import BusyError, LateError, RefusedError
 from regard.serve.models import Served
 from regard.serve.page import page_response
-from regard.serve.service import RefusedError, Service
+from regard.serve.service import Service
 
 T = TypeVar("T")
 AGAIN = 2
@@ -53,6 +53,8 @@ class Explorers:
         served = next((each for each in self._service().models if each.name == name), None)
         if served is None:
             raise RefusedError(f"no model {name!r:.60} is served here", 404)
+        if served.adapter is not None:
+            raise RefusedError(f"{name} is a base with an adapter: look into the folder of its training", 404)
         size = ask.request.headers.get("content-length", "0")
         if int(size) > LARGEST:
             raise RefusedError(f"a question of {size:.12} bytes: at most {LARGEST:,} are taken", 413)

@@ -1,33 +1,41 @@
-"""The models of a service: each with its name, its lane, and, for translators, the languages it joins."""
+"""The models of a service: each with its name, its lane, and, for translators, the languages it joins.
+
+    en-de=runs/base             a folder
+    acme=runs/base+runs/acme    what a fine-tuning with model.adapter has learned, on the weights of its base
+
+Those of one base share its weights.
+"""
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from regard.config import ConfigError, read_table
+from regard.config import ConfigError
 from regard.serve.lanes import Lane
 from regard.serve.limits import Limits
 from regard.serve.metrics import Metrics
 from regard.serve.translating import TranslatorLane
 from regard.serve.writing import GeneratorLane
+from regard.tasks.base.adapter import FOLDER as ADAPTERS
 from regard.tasks.base.faster import Precision
 from regard.tasks.load import load
+from regard.tasks.translation.languages import CODE, pair_of, same
 
 LANES: dict[str, type[Lane]] = {"translate": TranslatorLane, "language": GeneratorLane}
 """By task; all others read."""
-CODE = r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?"
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A folder, as it was given: en-de=runs/a, or runs/a alone."""
+    """A folder, as it was given: en-de=runs/a, or runs/a alone; with an adapter, acme=runs/a+runs/b."""
 
     name: str
     folder: Path
     pair: tuple[str, str] | None
     """Languages that the name says."""
+    adapter: Path | None = None
 
     @classmethod
     def of(cls, text: str) -> "Named":
@@ -37,7 +45,20 @@ class Named:
         if not name or not re.fullmatch(r"[\w.\-]+", name):
             raise ConfigError(f"{text!r}: a model is given as FOLDER, or NAME=FOLDER with a plain name")
         pair = re.fullmatch(rf"({CODE})-({CODE})", name) if sign else None
-        return cls(name, Path(folder), None if pair is None else (pair[1], pair[2]))
+        base, adapter = _parted(folder)
+        if adapter is not None and not sign:
+            raise ConfigError(f"{text!r}: a model with an adapter needs a name, as NAME=FOLDER+ADAPTER")
+        return cls(name, base, None if pair is None else (pair[1], pair[2]), adapter)
+
+
+def _parted(text: str) -> tuple[Path, Path | None]:
+    """A base and its adapter; names of folders may have a + in them."""
+    whole = Path(text)
+    if "+" not in text or whole.exists():
+        return whole, None
+    places = [place for place, sign in enumerate(text) if sign == "+"]
+    place = next((each for each in places if Path(text[:each]).is_dir()), places[0])
+    return Path(text[:place]), Path(text[place + 1 :])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,43 +74,83 @@ class Served:
     """Of a translator: the languages it writes, if they are known."""
     stamp: tuple[float, ...]
     """When its files were written."""
+    adapter: Path | None = None
+
+    def joins(self, source: str | None, target: str | None) -> bool:
+        """Whether it translates from one language to another; None for any."""
+        reads = source is None or self.source is None or same(self.source, source)
+        return reads and (target is None or any(same(own, target) for own in self.targets))
 
 
-def serve(named: Named, limits: Limits, metrics: Metrics, device: str, precision: Precision | None) -> Served:
+class Bases:
+    """Opened folders, so that adapters of one base share its weights."""
+
+    def __init__(self, named: Sequence[Named], device: str, precision: Precision | None) -> None:
+        self._device, self._precision = device, precision
+        self._shared = {each.folder.resolve() for each in named if each.adapter is not None}
+        self._opened: dict[Path, tuple[tuple[float, ...], Any]] = {}
+
+    def open(self, named: Named) -> Any:
+        """A predictor of the files as they are now."""
+        place = named.folder.resolve()
+        stamp, predictor = self._opened.get(place, (None, None))
+        now = stamp_of(named.folder)
+        if predictor is None or stamp != now:
+            predictor = load(named.folder, device=self._device, precision=self._precision)
+            if place in self._shared:
+                self._opened[place] = now, predictor
+        return predictor if named.adapter is None else self._adapted(predictor, named, named.adapter)
+
+    def _adapted(self, base: Any, named: Named, adapter: Path) -> Any:
+        if not hasattr(base, "with_adapter"):
+            raise ConfigError(f"{named.name}: adapters are translators', and {named.folder} is none")
+        if self._precision == "int8":
+            raise ConfigError(
+                f"{named.name}: adapters stand beside weights in float32, not int8; leave --precision out, "
+                f"or serve the whole model that its training has made, {named.name}={adapter}"
+            )
+        return base.with_adapter(adapter)
+
+
+def serve(named: Named, limits: Limits, metrics: Metrics, bases: Bases) -> Served:
     """Open a folder and start its lane."""
-    predictor: Any = load(named.folder, device=device, precision=precision)
+    predictor = bases.open(named)
     lane = LANES.get(predictor.task, Lane)(predictor, named.name, limits, metrics)
     metrics.watch(named.name, lane.line)
     source: str | None = None
     targets = tuple(getattr(predictor, "languages", ()))
     if isinstance(lane, TranslatorLane) and not targets:
-        source, target = named.pair or _languages(named.folder)
+        source, target = named.pair or pair_of(named.folder)
         targets = () if target is None else (target,)
     lane.start()
     return Served(
-        named.name, named.folder, predictor.task, predictor, lane, source, targets, stamp_of(named.folder)
+        name=named.name,
+        folder=named.folder,
+        task=predictor.task,
+        predictor=predictor,
+        lane=lane,
+        source=source,
+        targets=targets,
+        stamp=stamp_of(named.folder, named.adapter),
+        adapter=named.adapter,
     )
 
 
-def stamp_of(folder: Path) -> tuple[float, ...]:
-    return tuple(each.stat().st_mtime for each in sorted(folder.glob("*")) if each.is_file())
+def stamp_of(folder: Path, adapter: Path | None = None) -> tuple[float, ...]:
+    folders = [folder, *([] if adapter is None else [adapter, adapter / ADAPTERS])]
+    files = [each for own in folders for each in sorted(own.glob("*")) if each.is_file()]
+    return tuple(each.stat().st_mtime for each in files)
 
 
-def _languages(folder: Path) -> tuple[str | None, str | None]:
-    """As the recipe's files end: train.en.gz and train.de.gz; or as the columns of its table are called."""
-    recipe = folder / "recipe.toml"
-    if not recipe.is_file():
-        return None, None
-    files = read_table(recipe).get("data", {}).get("train", [])
-    first = files[0] if files else {}
-    if not isinstance(first, dict):
-        return None, None
-    return _language(first.get("source")), _language(first.get("target"))
-
-
-def _language(name: Any) -> str | None:
-    ends = str(name).removesuffix(".gz").rpartition(".")[2]
-    return ends if re.fullmatch(CODE, ends) and ends not in ("txt", "tsv", "csv") else None
+def with_pairs(named: Sequence[Named]) -> list[Named]:
+    """An adapter whose name says no languages has those that the name of its base says."""
+    known = {each.folder.resolve(): each.pair for each in named if each.adapter is None}
+    return [
+        replace(each, pair=known.get(each.folder.resolve()))
+        if each.adapter is not None and each.pair is None
+        else each
+        for each in named
+    ]
 
 
 class Models:
@@ -133,8 +194,7 @@ class Models:
     def pair(self, source: str | None, target: str) -> Served:
         """The translator from one language to another; `source` None for any."""
         for each in self.translators():
-            reads = source is None or each.source is None or same(each.source, source)
-            if reads and any(same(own, target) for own in each.targets):
+            if each.joins(source, target):
                 return each
         pairs = {f"{each.source or '*'}-{to}" for each in self.translators() for to in each.targets}
         there = f"there are {', '.join(sorted(pairs))}" if pairs else "the languages of none are known"
@@ -142,8 +202,3 @@ class Models:
             f"no model translates from {source or 'any language'} to {target}: {there}; to serve one for it, "
             f"name its folder so: regard serve {source or 'en'}-{target}=FOLDER"
         )
-
-
-def same(one: str, other: str) -> bool:
-    """Whether two codes are of one language: de, DE, de-AT."""
-    return re.split("[-_]", one)[0].lower() == re.split("[-_]", other)[0].lower()

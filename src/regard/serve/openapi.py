@@ -41,7 +41,8 @@ ENDPOINTS: Sequence[Endpoint] = (
     Endpoint(
         path="/v1/translate",
         door="regard",
-        about="Translations, with scores and, if asked for, alternatives and which word came from which",
+        about="Translations, with scores and, if asked for, alternatives and which word came from which; "
+        "matches, where the service has a memory",
         fields={
             "texts": (TEXTS, "what is to be translated (needed)"),
             **MODEL,
@@ -321,6 +322,7 @@ ENDPOINTS: Sequence[Endpoint] = (
             "target": (TEXT, "(needed)"),
             "format": (TEXT, "text or html"),
             "alternatives": (WHOLE, "how many others come back"),
+            **MODEL,
             "api_key": (TEXT, "where the service wants one"),
         },
         asked={"q": "Where is the station?", "source": "en", "target": "de"},
@@ -343,7 +345,8 @@ ENDPOINTS: Sequence[Endpoint] = (
             "target_lang": (TEXT, "(needed)"),
             "source_lang": (TEXT, "found out, if it is not given"),
             "tag_handling": (TEXT, "html or xml"),
-            "glossary_id": (TEXT, "one that was made before"),
+            "glossary_id": (TEXT, "one that was made before, or the memory's, by its name"),
+            **MODEL,
         },
         asked={"text": ["Where is the station?"], "target_lang": "DE", "source_lang": "EN"},
         answered={"translations": [{"detected_source_language": "EN", "text": "Wo ist der Bahnhof?"}]},

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +17,7 @@ import uvicorn
 from rich.console import Console
 
 from regard.config import ConfigError
+from regard.memory.recall import Use
 from regard.serve.app import build_app, own_names
 from regard.serve.connection import Connection
 from regard.serve.limits import Limits
@@ -51,15 +52,20 @@ def _without_text(error: BaseException) -> list[str]:
     return [*([] if before is None else _without_text(before)), *places, type(error).__name__]
 
 
-def read_keys(path: Path | None) -> list[str]:
-    """One a line; lines that begin with # are none."""
+def read_keys(path: Path | None, names: Collection[str]) -> dict[str, str | None]:
+    """One a line, and behind it the name of the translator that is asked where a request names none; lines
+    that begin with # are none."""
     if path is None:
-        return []
-    keys = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
-    keys = [key for key in keys if key and not key.startswith("#")]
-    if not keys:
+        return {}
+    lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
+    rows = [line for line in lines if line and not line[0].startswith("#")]
+    if not rows:
         raise ConfigError(f"{path}: no keys; write one a line")
-    return keys
+    for number, row in enumerate(rows, 1):  # which is not told: it is a secret
+        if len(row) > 2 or (len(row) == 2 and row[1] not in names):
+            there = ", ".join(names)
+            raise ConfigError(f"{path}: key {number}: behind it stands the name of a model, one of {there}")
+    return {row[0]: row[1] if len(row) == 2 else None for row in rows}
 
 
 def run(
@@ -73,6 +79,8 @@ def run(
     names: Sequence[str],
     device: str,
     precision: Precision | None,
+    memory: Path | None,
+    memory_use: Use,
     look: bool,
     warm: bool,
     quiet: bool,
@@ -81,8 +89,8 @@ def run(
 ) -> None:
     """Until it is told to end (SIGTERM, SIGINT): then no more is taken, and what is under way is finished.
     SIGHUP opens models whose files have changed."""
-    allowed = read_keys(keys)
     named = [Named.of(each) for each in models]
+    allowed = read_keys(keys, [each.name for each in named])
     doubles = {each.name for each in named if sum(other.name == each.name for other in named) > 1}
     if doubles:
         raise ConfigError(f"two models are called {min(doubles)!r}: name them, as NAME=FOLDER")
@@ -92,11 +100,12 @@ def run(
     logging.getLogger("uvicorn.error").addHandler(handler)
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # it quotes what it cannot read
     LOG.setLevel(logging.WARNING if quiet else logging.INFO)
-    service = Service(named, limits=limits, device=device, precision=precision)
+    own: Any = {"memory": memory, "memory_use": memory_use}
+    service = Service(named, limits=limits, device=device, precision=precision, **own)
     if warm:
         service.warm()
     explorers = Explorers(lambda: service, device) if look else None
-    hosts = own_names(host, names, allowed)
+    hosts = own_names(host, names, [*allowed])
     app = build_app(lambda: service, keys=allowed, origins=origins, hosts=hosts, explorers=explorers)
     config = uvicorn.Config(
         app,

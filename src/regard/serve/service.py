@@ -10,17 +10,23 @@ from pathlib import Path
 from typing import Any
 
 from regard.decode import DecodeConfig
+from regard.memory import Memory
+from regard.memory.recall import Use
+from regard.serve.glossaries import Glossaries
 from regard.serve.lanes import Reading
 from regard.serve.limits import Limits
-from regard.serve.line import LateError, Work
+from regard.serve.line import LateError, RefusedError, Work
 from regard.serve.metrics import Metrics
-from regard.serve.models import Models, Named, Served, serve, stamp_of
+from regard.serve.models import Bases, Models, Named, Served, serve, stamp_of, with_pairs
+from regard.serve.remembering import Remembering
 from regard.serve.translating import Translating
 from regard.serve.writing import Writing
 from regard.tasks.base.faster import Precision
 from regard.tasks.base.reading import ReadingWarning
 from regard.tasks.language.continuation import GenerationWarning, Written
+from regard.tasks.translation.aids import given_match
 from regard.tasks.translation.result import Translation, TranslationWarning
+from regard.text.terms import Terms
 
 LETTERS = 3
 """Characters of a token, about, at the least."""
@@ -32,14 +38,6 @@ CHOSEN = 1.0
 """Seconds for requests that have chosen a model, but are not in its line yet."""
 
 
-class RefusedError(Exception):
-    """A request that cannot be served; the message says what would be."""
-
-    def __init__(self, why: str, status: int = 400) -> None:
-        super().__init__(why)
-        self.status = status
-
-
 class Service:
     def __init__(
         self,
@@ -48,17 +46,23 @@ class Service:
         limits: Limits | None = None,
         device: str = "auto",
         precision: Precision | None = None,
+        memory: Path | None = None,
+        memory_use: Use = "exact",
     ) -> None:
+        """`memory` is a file of translations and terms (regard memory), which answers where it can."""
         for each in (ReadingWarning, GenerationWarning, TranslationWarning):
             warnings.simplefilter("ignore", each)  # requests are told by their answers
         self.limits, self.metrics = limits or Limits(), Metrics()
-        self._device, self._precision = device, precision
+        self.memory = None if memory is None else Remembering(memory, memory_use)
+        self.glossaries = Glossaries(None if memory is None else Memory(memory))
+        named = with_pairs(named)
+        self._bases = Bases(named, device, precision)
         self._named = {each.name: each for each in named}
         self.models = Models([self._serve(each) for each in named])
         self.ready = True
 
     def _serve(self, named: Named) -> Served:
-        return serve(named, self.limits, self.metrics, self._device, self._precision)
+        return serve(named, self.limits, self.metrics, self._bases)
 
     def warm(self) -> None:
         """Two small requests to each model: the first makes what is made once, the second shows how quick it
@@ -85,7 +89,7 @@ class Service:
 
     def reload(self) -> list[str]:
         """Models whose files have changed are opened beside the old ones, which finish what they have."""
-        changed = [each for each in self.models if each.stamp != stamp_of(Path(each.folder))]
+        changed = [each for each in self.models if each.stamp != stamp_of(each.folder, each.adapter)]
         for each in changed:
             before = self.models.swap(self._serve(self._named[each.name]))
             time.sleep(CHOSEN)
@@ -106,6 +110,9 @@ class Service:
         self.stop()
         for each in self.models:
             each.lane.close(seconds)
+        if self.memory is not None:
+            self.memory.close()
+            self.glossaries.close()
 
     async def read(
         self, served: Served, caller: str, method: str, *lists: Sequence[Any], **settings: Any
@@ -123,9 +130,12 @@ class Service:
         *,
         to: str | None = None,
         decoding: dict[str, Any] | None = None,
+        terms: Terms | None = None,
+        matches: Sequence[str] = (),
         **settings: Any,
     ) -> list[Translation]:
-        """`settings` are those of `Translator.translate`: align, split, suppressed, too_long."""
+        """`settings` are those of `Translator.translate`: align, split, suppressed, too_long. A model that
+        was trained so is told `terms`, and given `matches`, one for each text; no other has them."""
         predictor = served.predictor
         own: DecodeConfig = predictor.decoding
         given = {key: value for key, value in (decoding or {}).items() if value is not None}
@@ -137,9 +147,35 @@ class Service:
             predictor.languages_of(to, 1)
         except (ValueError, TypeError) as error:
             raise RefusedError(str(error)) from error
-        asked = Translating(tuple(texts), to, options)
+        asked = Translating(tuple(texts), to, options, terms, tuple(matches))
         cost = sum(map(_tokens, texts)) * options.decoding.width
         return await self._ask(served, Work(asked, options, cost, caller, self._deadline()))
+
+    async def translate_remembering(
+        self,
+        served: Served,
+        caller: str,
+        texts: Sequence[str],
+        *,
+        source: str | None,
+        target: str | None,
+        **settings: Any,
+    ) -> list[Translation]:
+        """The same, where the memory has no answer; with its matches, as `Translator.translate` has them."""
+        how: Any = {"to": target, **settings}
+        known = None
+        if self.memory is not None:
+            known = await self.memory.look_up(served, texts, source, target)
+        if self.memory is None or known is None:
+            return await self.translate(served, caller, texts, **how)
+        left = [i for i, each in enumerate(known) if not each.remembered]
+        fuzzy = served.predictor.fuzzy
+        matches = [given_match(self.memory.use, known[i].matches or (), fuzzy) for i in left]
+        if left:
+            made = await self.translate(served, caller, [texts[i] for i in left], matches=matches, **how)
+            for i, each in zip(left, made, strict=True):
+                known[i] = replace(each, matches=known[i].matches)
+        return known
 
     async def generate(
         self, served: Served, caller: str, prompt: str, *, key: int = 0, **settings: Any

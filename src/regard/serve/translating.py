@@ -3,7 +3,7 @@ ones join, and answers each request when its last sentence is done."""
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from regard.serve.metrics import Metrics
 from regard.tasks.translation.engine import Joining, Options, TorchEngine
 from regard.tasks.translation.pieces import Part, Piece, PieceResult, Source, assemble, number_sources
 from regard.tasks.translation.translator import Translator
+from regard.text.terms import Terms
 
 SHARE = 1.0
 """Sentences join when there are so many of them for each that is under way,"""
@@ -30,6 +31,10 @@ class Translating:
     texts: tuple[str, ...]
     to: str | None
     options: Options
+    terms: Terms | None = None
+    """What words must become, for a model that was trained to be told."""
+    matches: tuple[str, ...] = ()
+    """Of each text, the translation of a near match, for a model that was trained with such."""
 
 
 @dataclass(slots=True, eq=False)
@@ -80,11 +85,7 @@ class TranslatorLane(Lane):
         """What joins next; None while nothing waits but some are under way."""
         joined = 0.0
         while True:
-            for each in under_way:
-                if time.monotonic() > each.work.deadline:
-                    each.work.fail(LateError("the translation was not there in time"))
-                if each.work.dropped:
-                    each.gone.update(each.places)
+            self._give_up(under_way)
             under_way[:] = [each for each in under_way if each.left]
             if under_way and self._too_few(sum(each.left for each in under_way), joined):
                 yield None
@@ -106,8 +107,17 @@ class TranslatorLane(Lane):
                     pieces.append(piece)
                     owners.append(own)
             under_way += dict.fromkeys(owners)
+            self._give_up(under_way)  # some may have hung up while it was made
             if pieces:
                 yield Joining(pieces, works[0].asked.options, partial(self._done, owners, pieces), gone)
+
+    def _give_up(self, under_way: list[_Open]) -> None:
+        """What is too late, and what nobody waits for any more."""
+        for each in under_way:
+            if time.monotonic() > each.work.deadline:
+                each.work.fail(LateError("the translation was not there in time"))
+            if each.work.dropped:
+                each.gone.update(each.places)
 
     def _too_few(self, under_way: int, joined: float) -> bool:
         """Whether those that wait had better wait for more: sentences that are read together take less time
@@ -119,9 +129,13 @@ class TranslatorLane(Lane):
         try:
             languages = self.predictor.languages_of(asked.to, len(asked.texts))
             sources = number_sources(asked.texts, languages, [""] * len(asked.texts), None, 1)
+            sources = [*self._helped(sources, asked)]
             pieces = self.predictor.plan(sources, asked.options)
         except Exception as error:
             work.fail(error)
+            self.line.done([work])
+            return
+        if work.dropped:  # meanwhile
             self.line.done([work])
             return
         own = _Open(work, sources, len(pieces), gone, [[] for _ in sources])
@@ -129,6 +143,13 @@ class TranslatorLane(Lane):
         if not pieces:  # blank texts
             self._finish(own)
         yield from ((piece, own) for piece in pieces)
+
+    def _helped(self, sources: list[Source], asked: Translating) -> Iterator[Source]:
+        matches = asked.matches or [""] * len(sources)
+        terms = asked.terms if self.predictor.inline is not None else None
+        for source, match in zip(sources, matches, strict=True):
+            told = () if terms is None else tuple(terms.find(source.text))
+            yield replace(source, match=match, terms=told)
 
     def _done(self, owners: list[_Open], pieces: list[Piece], place: int, result: PieceResult) -> None:
         own, piece = owners[place], pieces[place]

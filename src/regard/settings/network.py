@@ -37,7 +37,7 @@ class NormConfig:
             raise ValueError(f"norm.eps={self.eps} must be greater than 0")
 
 
-Activation = Literal["relu", "gelu", "gelu_tanh", "geglu", "swiglu"]
+Activation = Literal["relu", "gelu", "gelu_tanh", "swish", "geglu", "swiglu"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +45,8 @@ class FeedForwardConfig:
     d_ff: int | None = None
     """Inner width; 4 * d_model unless given."""
     activation: Activation = "relu"
-    """gelu_tanh is the approximation that GPT-2 uses; geglu and swiglu have a third matrix, the gate."""
+    """gelu_tanh is the approximation that GPT-2 uses, swish is Marian's; geglu and swiglu have a third
+    matrix, the gate."""
     bias: bool = True
     """b_1 and b_2."""
     dropout: float = 0.0
@@ -231,6 +232,7 @@ class RecurrentConfig:
 
 
 Scaling = Literal["none", "linear", "ntk", "yarn"]
+Sinusoids = Literal["paper", "halves", "tensor2tensor"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -239,11 +241,15 @@ class PositionsConfig:
     """How tokens know their place."""
     base: float = 10_000.0
     """n of the sinusoidal and rotary formulas: the longest wavelength is 2 pi n."""
+    sinusoids: Sinusoids = "paper"
+    """Sinusoidal: sines and cosines in turn, as in the paper; halves: all sines first, as Marian has them; or
+    halves whose longest wavelength is 2 pi n itself, as tensor2tensor and M2M100 have them."""
     longest: int = 512
     """Learned: no input may be longer. Fraction: the length that 1 stands for. Inputs of the other kinds may
     have any length."""
     first: int = 0
-    """Learned: rows of the table before that of the first token (RoBERTa: 2)."""
+    """Learned: rows of the table before that of the first token (RoBERTa: 2). Sinusoidal: the position that
+    it stands at (M2M100: 2)."""
     buckets: int = 32
     """Relative: how many distances the bias tells apart; half of them exact, half ever wider."""
     reach: int = 128
@@ -325,3 +331,25 @@ class InitialConfig:
         check_choices(self)
         if self.std <= 0:
             raise ValueError(f"initial.std={self.std} must be greater than 0")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AdapterConfig:
+    """Low-rank adapters (LoRA): fine-tuning learns two thin matrices beside each large one."""
+
+    rank: int = 0
+    """Of what is added to each matrix; 0: no adapters, all weights learn."""
+    alpha: float = 16.0
+    """What is added is multiplied by alpha / rank."""
+    matrices: tuple[Literal["attention", "feed_forward"], ...] = ("attention", "feed_forward")
+    """Which layers get adapters."""
+
+    def __post_init__(self) -> None:
+        if self.rank < 0:
+            raise ValueError(f"adapter.rank={self.rank} must be 0 or more")
+        if not 0 < self.alpha < math.inf:
+            raise ValueError(f"adapter.alpha={self.alpha} must be greater than 0, and finite")
+        if not self.matrices or {*self.matrices} - {"attention", "feed_forward"}:
+            raise ValueError(
+                f"adapter.matrices={list(self.matrices)} must be some of attention, feed_forward"
+            )

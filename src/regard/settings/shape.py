@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from regard.config import check_choices, from_dict, to_dict
 from regard.settings.models import DecoderConfig, EncoderConfig, Seq2SeqConfig
-from regard.settings.network import POSITIONS, SCORES, Activation, Cell, NormKind, Scaling
+from regard.settings.network import POSITIONS, SCORES, Activation, AdapterConfig, Cell, NormKind, Scaling
 from regard.settings.presets import DECODERS, ENCODERS, MODERN, SEQ2SEQ
 
 _PATHS: dict[str, tuple[str, ...]] = {
@@ -72,6 +72,9 @@ class Shape:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TranslatorConfig(Shape):
+    start: str = ""
+    """A folder to start from: a translator, to be fine-tuned. Its shape, its tokenizer and its languages are
+    taken over. Without it, all is learned from nothing."""
     preset: Literal["tiny", "small", "base", "big", "recurrent"] = "small"
     """The shape to start from; every other key changes one thing about it."""
     encoder_layers: int | None = None
@@ -90,13 +93,26 @@ class TranslatorConfig(Shape):
     """Anything else about the encoder, by the names of `EncoderConfig`."""
     decoder: dict[str, Any] = field(default_factory=dict)
     """Anything else about the decoder, by the names of `DecoderConfig`."""
+    adapter: AdapterConfig = field(default_factory=AdapterConfig)
+    """Fine-tuning: low-rank adapters (LoRA) learn in place of the weights."""
 
     def __post_init__(self) -> None:
         check_choices(self)
+        if self.adapter.rank and not self.start:
+            raise ValueError(
+                f"adapter.rank={self.adapter.rank}, but without start there is nothing to be adapted: name a "
+                "folder to start from, or leave it out"
+            )
+        if self.start:
+            fixed = [name for name in _PATHS if name not in _FREE]
+            _check_start(self, [*fixed, "encoder_layers", "decoder_layers", "encoder", "decoder"])
+            _check_start(self, ["tied", "shared"], usual=True)
+            return
         _check_words(self, _PATHS)
         self.build(8)  # what does not fit together is reported before anything is read
 
     def build(self, vocabulary: int) -> Seq2SeqConfig:
+        """From nothing."""
         plain = to_dict(SEQ2SEQ[self.preset](vocabulary))
         for side in ("encoder", "decoder"):
             _put_words(plain[side], self, _PATHS)
@@ -105,8 +121,18 @@ class TranslatorConfig(Shape):
         plain["decoder"]["tied"], plain["shared"] = self.tied, self.shared
         return from_dict(Seq2SeqConfig, plain)
 
+    def changed(self, config: Seq2SeqConfig) -> Seq2SeqConfig:
+        """The translator that is started from, with what may be set beside it."""
+        plain = to_dict(config)
+        for side in ("encoder", "decoder"):
+            _check_recurrent(plain[side], self, _FREE)
+            _put_words(plain[side], self, {name: _PATHS[name] for name in _FREE})
+        return from_dict(Seq2SeqConfig, plain)
+
     def resolved(self) -> "TranslatorConfig":
-        """The same with every word written out."""
+        """The same with every word written out; of a start, its own folder says them."""
+        if self.start:
+            return self
         # of the preset: what only one side has stays in `encoder` and `decoder`
         plain = to_dict(SEQ2SEQ[self.preset](8))
         return replace(self, **_words_of(plain["encoder"], self, _PATHS))
@@ -262,7 +288,7 @@ _ENCODER_PATHS = {
     "longest": ("positions.longest",),
 }
 _FREE = ("dropout", "attention_dropout", "activation_dropout")
-"""What can be set for an encoder that is not new."""
+"""What can be set for an encoder or a translator that is not new."""
 
 
 def _check_words(shape: Any, words: Mapping[str, tuple[str, ...]]) -> None:
@@ -331,10 +357,10 @@ def _merged(table: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]
     return both
 
 
-def _check_start(shape: Any, fixed: list[str]) -> None:
+def _check_start(shape: Any, fixed: list[str], usual: Any = None) -> None:
     """Beside a start, nothing that would change what it is."""
     for name in fixed:
-        if getattr(shape, name) not in (None, {}):
+        if getattr(shape, name) not in (usual, {}):
             raise ValueError(
                 f"{name}={getattr(shape, name)!r} beside start={shape.start!r}: the shape is that of the "
                 "model it starts from; leave one of the two out"

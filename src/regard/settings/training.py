@@ -139,6 +139,9 @@ class AverageConfig:
     """ema: how much of the mean stays at each step. It reaches back about 1 / (1 - decay) steps."""
     last: int = 5
     """last: over how many validations."""
+    start: float = 0.0
+    """Fine-tuning: this share of what is validated and kept are the weights that were started from, against
+    forgetting what they could. 0: none."""
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -146,6 +149,8 @@ class AverageConfig:
             raise ValueError(f"average.decay={self.decay} must be in [0, 1)")
         if self.last < 1:
             raise ValueError(f"average.last={self.last} must be at least 1")
+        if not 0 <= self.start < 1:
+            raise ValueError(f"average.start={self.start} must be in [0, 1)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -20,6 +20,7 @@ from regard.tasks.registry import all_tasks, as_recipe, get_task, read_recipe
 from regard.tasks.translation.check import check_pairs
 from regard.text import DataError
 from regard.text.doctor import Report, Vectors, render
+from regard.text.tmx import is_tmx, tmx_languages
 
 if TYPE_CHECKING:
     from regard.tasks.base.verify import Verified
@@ -56,8 +57,8 @@ def check(
         encoding = "utf-8" if options is None else options.encoding
         report = check_pairs(*pairs, encoding=encoding, examples=examples)
     else:
-        train = [*files] if pairs is None else [[*map(str, pairs)]]
-        splits = {"train": train, "valid": [*valid], "test": [*test]}
+        train = _files(files) if pairs is None else [[*map(str, pairs)]]
+        splits = {"train": train, "valid": _files(valid), "test": _files(test)}
         written = _written(splits, settings, task, options)
         report = _report(written, examples, vectors)
         if task is None and pairs is None:
@@ -65,6 +66,11 @@ def check(
     report = worded(report, asked)
     render(report, console)
     return report
+
+
+def _files(names: Sequence[str]) -> list[Any]:
+    """As a recipe has them: a translation memory with its two languages."""
+    return [[name, *tmx_languages(existing(name))] if is_tmx(name) else name for name in names]
 
 
 def _report(written: Written[Any], examples: int, vectors: Vectors | None) -> Report:

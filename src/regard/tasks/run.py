@@ -16,10 +16,12 @@ from rich.console import Console
 
 from regard.config import ConfigError
 from regard.disk import AGAIN, DiskFullError
+from regard.tasks.ahead import Ahead
 from regard.tasks.base.folder import WEIGHTS
 from regard.tasks.base.forecast import Forecast, timed
 from regard.tasks.base.job import Job, build_trainer, train
 from regard.tasks.base.recipe import Tables, Written, recipe_text
+from regard.tasks.base.task import Later
 from regard.tasks.registry import as_recipe, get_task, read_recipe
 from regard.text.doctor import render
 from regard.train.ranks import Ranks, ignore_torchrun
@@ -67,9 +69,10 @@ def fit(
     check: bool = True,
     device: str = "auto",
     console: Console | None = None,
+    ahead: Ahead | None = None,
 ) -> Outcome:
     """Train what a recipe says into the folder `out`, which is then a model. With `check`, the text is
-    looked at first, and training refused if it makes no sense.
+    looked at first, and training refused if it makes no sense. `ahead` has begun with the text already.
 
     >>> outcome = regard.fit("recipe.toml", "model.layers=1", out="runs/a")
     >>> outcome = regard.fit({"data": {"train": ["train.en", "train.de"]}}, out="runs/b")
@@ -92,8 +95,8 @@ def fit(
         if resume and not begun and ranks.first:
             console.print(f"{folder}: no checkpoint yet, training starts from the beginning", highlight=False)
         if check and not begun:
-            _check(written, ranks, console)
-        job = prepare(written, folder, ranks, console, begun=begun)
+            _check(written, ranks, console, ahead)
+        job = prepare(written, folder, ranks, console, begun=begun, ahead=ahead)
         return train(job, folder, console, begun=begun)
 
 
@@ -130,10 +133,20 @@ def _go_on(folder: Path) -> str:
 
 
 def prepare(
-    written: Written[Any], folder: Path, ranks: Ranks, console: Console, *, begun: bool = False
+    written: Written[Any],
+    folder: Path,
+    ranks: Ranks,
+    console: Console,
+    *,
+    begun: bool = False,
+    ahead: Ahead | None = None,
 ) -> Job:
     """Everything up to the first step; only the recipe's own task is imported."""
-    return get_task(written.checked.task).prepare(written, folder, ranks, console, begun=begun)
+    own = get_task(written.checked.task).prepare
+    own = own.part if isinstance(own, Later) else own
+    if ahead is not None:
+        ahead.wait()
+    return own(written, folder, ranks, console, begun=begun)
 
 
 @contextmanager
@@ -157,12 +170,14 @@ def _held(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _check(written: Written[Any], ranks: Ranks, console: Console) -> None:
+def _check(written: Written[Any], ranks: Ranks, console: Console, ahead: Ahead | None) -> None:
     """The first rank looks; the others wait for what it says."""
     doctor = get_task(written.checked.task).check
     if doctor is None:
         return
-    report = doctor(written, tokens=False) if ranks.first else None
+    report = ahead.report() if ahead is not None else None
+    if report is None and ranks.first:
+        report = doctor(written, tokens=False)
     if report is not None and not report.ok:
         render(report, console)
     elif report is not None:

@@ -11,79 +11,32 @@ Every tag and every placeholder is there again once, and attributes are as they 
 
 import html
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from html.entities import html5
-from itertools import count
 
-from regard.text.placing import Element, Links, Node, Point, View, place
+from regard.text.blocks import (
+    Block,
+    Break,
+    Document,
+    Inline,
+    Mark,
+    Notation,
+    Piece,
+    escaped,
+    has_letters,
+    names_of,
+)
+from regard.text.placeholders import by_place, choices, placeholders
 from regard.text.scanning import Syntax, Token, scan
 
-MOST = 50
-"""Marks that a model is expected to copy."""
-_SPACE = re.compile(r"[ \t\r\n\f]+")
-_CLOSING = ".,;:!?)]}…%»”’。，、；：！？）」』】》"  # noqa: RUF001
+__all__ = ["Block", "Document", "Notation", "block", "parse", "read_block"]
+
 _ENTITY = re.compile(r"&[A-Za-z_][\w.-]*;")
-_PLACEHOLDER = re.compile(
-    r"\[X\d+X\]"
-    r"|\{\{[^{}\n]{1,80}\}\}|\$?\{[\w.:!-]{0,40}\}"
-    r"|%\([\w.]{1,40}\)[-+#0]?\d*[a-zA-Z]|(?<![\d%])%(?:\d{1,2}\$)?(?:[sdif@u]|l[dui])\b"
-    r"|\bhttps?://[^\s<>\"]+[^\s<>\".,;:!?)\]}']"
-    r"|(?<!\S)@\w+(?:@[\w.-]+\w)?"
-    r"|\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class _Mark:
-    raw: str
-    name: str | None
-    """What stands for it in the text; None for one that has to be made up, "" for none."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Inline:
-    opening: str
-    closing: str
-    nodes: "list[_Piece]"
-    raw: str
-
-
-_Piece = str | _Mark | _Inline
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """What is translated at once."""
-
-    pieces: list[_Piece]
-    syntax: Syntax
-    before: str = ""
-    after: str = ""
-    """White space around it."""
-
-    def view(self, *, bare: bool = False) -> View:
-        """As a model reads it; `bare`, or where there are very many, without what stands for opaque marks."""
-        return _Reader(self, bare or _named(self.pieces) > MOST).view
-
-    def place(self, view: View, text: str, links: Links | None = None) -> str:
-        """A translation of this view, with everything in it again."""
-        return self.before + place(view, text.strip(), links, self.escape) + self.after
-
-    @property
-    def escape(self) -> Callable[[str], str]:
-        return str if self.syntax.kind == "text" else _escape
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    parts: list[str | Block]
-    blocks: list[Block] = field(default_factory=list)
-
-    def join(self, outputs: Iterable[str]) -> str:
-        """The whole, with an output in the place of each block."""
-        following = iter(outputs)
-        return "".join(each if isinstance(each, str) else next(following) for each in self.parts)
+_BREAK = re.compile(r"([ \t]*\r?\n\s*)")
+_FIRST, _LAST = "\ue000", "\ue001"
+"""Around the number of a choice, while a text is cut at its tags; no text has them."""
+_STANDS = re.compile(f"{_FIRST}(\\d+){_LAST}")
 
 
 def parse(text: str, syntax: Syntax | None = None) -> Document:
@@ -91,10 +44,16 @@ def parse(text: str, syntax: Syntax | None = None) -> Document:
     syntax = syntax or Syntax()
     if syntax.kind == "text":
         lines = re.split(r"(\r?\n|\r)", text) if syntax.lines else [text]
-        parts: list[str | Block] = [_block([Token("text", line)], line, syntax) for line in lines]
+        parts: list[str | Block] = [_line(line, syntax) for line in lines]
     else:
         parts = [*_blocks(scan(text, syntax), syntax)]
     return Document(parts, [each for each in parts if isinstance(each, Block)])
+
+
+def block(tokens: Sequence[Token], syntax: Syntax, notation: Notation | None = None) -> Block | None:
+    """Of tokens that a format has found itself, tags nested; None where there is nothing to translate."""
+    found = _block(tokens, "".join(each.raw for each in tokens), syntax, notation)
+    return found if isinstance(found, Block) else None
 
 
 def _blocks(tokens: Sequence[Token], syntax: Syntax) -> Iterator[str | Block]:
@@ -108,172 +67,163 @@ def _blocks(tokens: Sequence[Token], syntax: Syntax) -> Iterator[str | Block]:
             first = i + 1
 
 
-def _block(tokens: Sequence[Token], raw: str, syntax: Syntax) -> str | Block:
+def _line(line: str, syntax: Syntax) -> str | Block:
+    if "{" in line and (whole := read_block(line, replace(syntax, lines=False))).inside:
+        return replace(whole, syntax=syntax)
+    return _block([Token("text", line)], line, syntax)
+
+
+def _paired(tokens: list[Token]) -> list[Token]:
+    """Tags without their other one are marks."""
+    single = [each.kind in ("open", "close") and each.pair is None for each in tokens]
+    return [Token("mark", each.raw) if alone else each for each, alone in zip(tokens, single, strict=True)]
+
+
+def read_block(
+    text: str,
+    syntax: Syntax,
+    adjust: Callable[[list[Token]], list[Token]] = _paired,
+) -> Block:
+    """A text that is translated at once, whatever is in it: a tag without its other one is a mark. The
+    branches of an ICU message, and of a plain text its lines, are blocks `inside`. `adjust` says which tags
+    belong together."""
+    before, core, after = _stripped(text)
+    stripped, marks = core, list[Mark]()
+    if "{" in core and _FIRST not in core:
+        core, marks = _without_choices(core, syntax, adjust)
+    if syntax.kind == "text" and syntax.lines and "\n" in core:
+        lines = [_read(line, syntax, adjust, marks) for line in re.split(r"(\r?\n|\r)", core)]
+        parts = [each if each.words or each.inside else each.written() for each in lines]
+        document = Document(parts, [each for each in parts if isinstance(each, Block)])
+        return Block([Mark(stripped, "", document)], syntax, before, after, text)
+    return replace(_read(core, syntax, adjust, marks), before=before, after=after, raw=text)
+
+
+def _read(
+    raw: str,
+    syntax: Syntax,
+    adjust: Callable[[list[Token]], list[Token]],
+    marks: Sequence[Mark],
+) -> Block:
+    before, raw, after = _stripped(raw)
+    plain = syntax.kind == "text" and not syntax.tags
+    tokens = [Token("text", raw)] if plain else adjust(scan(raw, syntax))
+    pieces = _build(tokens, syntax, marks)
+    return Block(pieces, syntax, before, after, ordered=by_place(names_of(pieces)))
+
+
+def _without_choices(
+    text: str, syntax: Syntax, adjust: Callable[[list[Token]], list[Token]]
+) -> tuple[str, list[Mark]]:
+    """A text with stand-ins for the choices in it, and what they stand for."""
+    marks: list[Mark] = []
+    parts, done = [], 0
+    for choice in choices(text):
+        raw = text[choice.start : choice.end]
+        if syntax.kind != "text" and any(each.pair is None for each in scan(raw, syntax) if each.name):
+            continue  # a tag that opens within and closes without
+        own = replace(syntax, count=choice.plural or syntax.count, lines=False)
+        document, at = Document([]), choice.start
+        for start, end in choice.branches:
+            branch = read_block(text[start:end], own, adjust)
+            document.parts.append(text[at:start])
+            if branch.words or branch.inside:
+                document.parts.append(branch)
+                document.blocks.append(branch)
+                at = end
+            else:
+                at = start
+        document.parts.append(text[at : choice.end])
+        parts += [text[done : choice.start], f"{_FIRST}{len(marks)}{_LAST}"]
+        marks.append(Mark(raw, None, document))
+        done = choice.end
+    return "".join([*parts, text[done:]]), marks
+
+
+def _block(
+    tokens: Sequence[Token], raw: str, syntax: Syntax, notation: Notation | None = None
+) -> str | Block:
     """As it stands where there is nothing to translate."""
-    root: list[_Piece] = []
-    stack: list[tuple[list[_Piece], list[str]]] = [(root, [])]
-    letters = False
+    before, _, after = _stripped(raw)
+    pieces = _build(tokens, syntax, (), notation)
+    if not has_letters(pieces):
+        return raw
+    return Block(pieces, syntax, before, after, raw, notation, by_place(names_of(pieces)))
+
+
+def _stripped(raw: str) -> tuple[str, str, str]:
+    if not raw.strip():
+        return raw, "", ""
+    start, end = len(raw) - len(raw.lstrip()), len(raw.rstrip())
+    return raw[:start], raw[start:end], raw[end:]
+
+
+def _build(
+    tokens: Sequence[Token], syntax: Syntax, marks: Sequence[Mark], notation: Notation | None = None
+) -> list[Piece]:
+    """`marks` are those for which there are stand-ins."""
+    stack: list[tuple[str, list[Piece]]] = [("", [])]
     for token in tokens:
-        pieces, raws = stack[-1]
+        opening, pieces = stack[-1]
+        raw = _STANDS.sub(lambda found: marks[int(found[1])].raw, token.raw) if marks else token.raw
         match token.kind:
             case "text":
-                found = [*_pieces(token.raw, syntax)]
-                letters = letters or any(
-                    char.isalpha() for piece in found if isinstance(piece, str) for char in piece
-                )
-                pieces += found
+                pieces += _pieces(token.raw, syntax, marks, notation)
             case "mark":
-                pieces.append(_Mark(token.raw, None if token.stands else ""))
+                pieces.append(Mark(raw, None if token.stands else ""))
             case "open":
-                stack.append(([], [token.raw]))
-                continue
+                stack.append((raw, []))
             case "close":
                 stack.pop()
-                whole = "".join([*raws, token.raw])
-                stack[-1][0].append(_Inline(raws[0], token.raw, pieces, whole))
-                stack[-1][1].append(whole)
-                continue
-        raws.append(token.raw)
-    if not letters:
-        return raw
-    before = raw[: len(raw) - len(raw.lstrip())]
-    after = raw[len(raw.rstrip()) :]
-    return Block(root, syntax, before, after)
+                stack[-1][1].append(Inline(opening, raw, pieces))
+    return stack[0][1]
 
 
-def _pieces(raw: str, syntax: Syntax) -> Iterator[_Piece]:
-    """Text and its placeholders. In XML, an entity that only its own document knows is one."""
-    if syntax.kind == "xml":
+def _pieces(raw: str, syntax: Syntax, marks: Sequence[Mark], notation: Notation | None) -> Iterator[Piece]:
+    """Text and its placeholders."""
+    if notation is not None:
+        yield from _placeholders(notation.read(raw), notation.write, syntax)
+        return
+    if not marks:
+        yield from _plain(raw, syntax)
+        return
+    for i, part in enumerate(_STANDS.split(raw)):
+        if i % 2:
+            yield marks[int(part)]
+        else:
+            yield from _plain(part, syntax)
+
+
+def _plain(raw: str, syntax: Syntax) -> Iterator[Piece]:
+    """In XML, an entity that only its own document knows is a placeholder."""
+    if syntax.breaks and "\n" in raw:
+        for i, part in enumerate(_BREAK.split(raw)):
+            if i % 2:
+                yield Break(part)
+            else:
+                yield from _plain(part, syntax)
+    elif syntax.kind == "xml":
         done = 0
         for found in _ENTITY.finditer(raw):
             if found[0][1:] not in html5:
-                yield from _placeholders(html.unescape(raw[done : found.start()]), _escape)
-                yield _Mark(found[0], None)
+                yield from _placeholders(html.unescape(raw[done : found.start()]), escaped, syntax)
+                yield Mark(found[0], None)
                 done = found.end()
-        yield from _placeholders(html.unescape(raw[done:]), _escape)
+        yield from _placeholders(html.unescape(raw[done:]), escaped, syntax)
     elif syntax.kind == "html":
-        yield from _placeholders(html.unescape(raw), _escape)
+        yield from _placeholders(html.unescape(raw), escaped, syntax)
     else:
-        yield from _placeholders(raw, str)
+        yield from _placeholders(raw, str, syntax)
 
 
-def _placeholders(text: str, escape: Callable[[str], str]) -> Iterator[_Piece]:
+def _placeholders(text: str, escape: Callable[[str], str], syntax: Syntax) -> Iterator[Piece]:
     done = 0
-    for found in _PLACEHOLDER.finditer(text):
+    for found in placeholders(numbers=syntax.numbers, count=syntax.count, printf=syntax.printf).finditer(
+        text
+    ):
         if done < found.start():
             yield text[done : found.start()]
-        yield _Mark(escape(found[0]), found[0])
+        yield Mark(escape(found[0]), found[0])
         done = found.end()
     if done < len(text):
         yield text[done:]
-
-
-def _escape(text: str) -> str:
-    return html.escape(text, quote=False)
-
-
-class _Reader:
-    """Writes a block's text, and where everything in it was."""
-
-    def __init__(self, block: Block, bare: bool) -> None:
-        self._bare, self._one_space = bare, block.syntax.kind != "text" or not block.syntax.lines
-        self._parts: list[str] = []
-        self._length = 0
-        self._names: dict[str, str] = {}
-        self._known = frozenset(each for each in _texts(block.pieces, bare=False) if each.startswith("["))
-        self._numbers = count(1)
-        self._waiting: list[Point] = []
-        nodes = self._read(block.pieces)
-        self.view = View("".join(self._parts).rstrip(), tuple(nodes), self._names)
-
-    def _read(self, pieces: Sequence[_Piece]) -> list[Node]:
-        nodes: list[Node] = []
-        for piece in pieces:
-            match piece:
-                case str():
-                    self._write(_SPACE.sub(" ", piece) if self._one_space else piece)
-                case _Mark(raw, name) if self._bare or name == "":
-                    nodes.append(self._point(raw))
-                case _Mark(raw, name):
-                    self._name(raw, name)
-                case _Inline(opening, closing, inner, raw):
-                    texts = [*_texts(inner, bare=self._bare)]
-                    if any(text.strip() for text in texts):
-                        start = self._length
-                        inside = tuple(self._read(inner))
-                        nodes.append(Element(opening, closing, start, self._length, inside))
-                    else:
-                        nodes.append(self._point(raw))
-                        self._write("".join(texts)[:1])
-        return nodes
-
-    def _write(self, text: str) -> None:
-        if not text:
-            return
-        gap = bool(self._waiting)
-        self._settle(text)
-        if gap and text[0] in _CLOSING and self._spaced():
-            self._length -= 1
-            self._parts[-1] = self._parts[-1][:-1]
-        if self._length == 0:
-            text = text.lstrip(" \t\r\n\f")
-        elif text[0].isspace() and self._spaced() and (gap or self._one_space):
-            text = text[1:]
-        if text:
-            self._parts.append(text)
-            self._length += len(text)
-
-    def _name(self, raw: str, name: str | None) -> None:
-        self._settle("x")
-        if name is None:
-            name = next(each for n in self._numbers if (each := f"[X{n}X]") not in self._known)
-        self._names[name] = raw
-        self._parts.append(name)
-        self._length += len(name)
-
-    def _point(self, raw: str) -> Point:
-        spaced = self._spaced()
-        self._waiting.append(point := Point(raw, self._length - spaced, before=spaced))
-        return point
-
-    def _settle(self, following: str) -> None:
-        """What comes after the points that have just been: all of them, if it is only white space so far."""
-        if not self._waiting:
-            return
-        last = self._waiting[-1]
-        if following[0].isspace():
-            last.after = True
-        elif following[0] in _CLOSING:
-            for point in self._waiting:
-                point.closed = True
-        else:
-            last.leads = True
-        if not following.isspace():
-            self._waiting.clear()
-
-    def _spaced(self) -> bool:
-        return bool(self._parts) and self._parts[-1][-1:].isspace()
-
-
-def _named(pieces: Iterable[_Piece]) -> int:
-    """How many marks would stand in the text."""
-    found = 0
-    for piece in pieces:
-        match piece:
-            case _Mark(name=name):
-                found += name != ""
-            case _Inline(nodes=inner):
-                found += _named(inner)
-    return found
-
-
-def _texts(pieces: Iterable[_Piece], *, bare: bool) -> Iterator[str]:
-    """What is written of them, but for names that have to be made up."""
-    for piece in pieces:
-        match piece:
-            case str():
-                yield piece
-            case _Mark(name=name) if not bare and name != "":
-                yield name or "x"
-            case _Inline(nodes=inner):
-                yield from _texts(inner, bare=bare)

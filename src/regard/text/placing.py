@@ -14,6 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 Span = tuple[int, int]
 Links = Sequence[tuple[int, int]]
@@ -39,6 +40,8 @@ class Point:
     """A word followed at once."""
     closed: bool = False
     """A mark such as a full stop followed at once."""
+    for_space: bool = False
+    """It is what parts two words, such as the end of a line: no space is written beside it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -69,6 +72,10 @@ class View:
             return True
         pattern = _alternatives(self.names)
         return Counter(pattern.findall(text)) == Counter(pattern.findall(self.text))
+
+    def order(self, text: str) -> list[str]:
+        """The names in a translation, one after the other."""
+        return _alternatives(self.names).findall(text) if self.names else []
 
 
 class Aligned:
@@ -154,6 +161,11 @@ def _words(text: str) -> list[Span]:
 
 
 def _alternatives(names: Iterable[str]) -> re.Pattern[str]:
+    return _compiled(tuple(names))
+
+
+@lru_cache(1000)
+def _compiled(names: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, sorted(names, key=len, reverse=True))))
 
 
@@ -163,7 +175,8 @@ def masked(text: str, names: Iterable[str], sign: str = "x") -> str:
 
 
 def place(view: View, text: str, links: Links | None, escape: Callable[[str], str]) -> str:
-    """A translation of the view's text, with everything in it again."""
+    """A translation of the view's text, with everything in it again. Without `links`, words are taken to be
+    in the same order, and so are elements and marks."""
     if not view.nodes and not view.names:
         return escape(text)
     placing = _Placing(view, text, links, escape)
@@ -175,6 +188,7 @@ def place(view: View, text: str, links: Links | None, escape: Callable[[str], st
 class _Placing:
     def __init__(self, view: View, text: str, links: Links | None, escape: Callable[[str], str]) -> None:
         self.view, self.text, self.escape = view, text, escape
+        self.in_order = links is None
         self.aligned = Aligned(masked(view.text, view.names), masked(text, view.names), links)
         self.out: list[str] = []
         self.last = ""
@@ -200,7 +214,10 @@ class _Placing:
         for node in nodes:
             if isinstance(node, Point):
                 at = _outside(self._gap(node, own, words, room), edges)
-                items.append(((at, at), place_of[id(node)], node, (0, 0)))
+                end = at + (node.for_space and at < room[1] and self.text[at].isspace())
+                items.append(((at, end), place_of[id(node)], node, (0, 0)))
+        if self.in_order:
+            items = _ordered(items)
         items.sort(key=lambda item: item[:2])
         done = room[0]
         for span, _, node, run in items:
@@ -211,7 +228,7 @@ class _Placing:
                 self.out.append(node.closing)
             else:
                 self._mark(node, span[0])
-            done = span[1]
+            done = max(done, span[1])
         self._write(done, room[1])
 
     def _write(self, start: int, end: int) -> None:
@@ -281,6 +298,23 @@ class _Placing:
             tail = min(aligned.read[count - 1][1] - point.at, word[1] - core(aligned.text, word)[1])
             return min(max(word[1] - max(tail, 0), room[0]), room[1])
         return self._end(target, words, room)
+
+
+def _ordered(items: "list[tuple[Span, int, Node, Span]]") -> "list[tuple[Span, int, Node, Span]]":
+    """Points between the elements that they were between, one behind the other."""
+    items = sorted(items, key=lambda item: item[1])
+    latest = None
+    for k in reversed(range(len(items))):
+        (start, end), number, node, run = items[k]
+        if isinstance(node, Point) and latest is not None and start > latest:
+            items[k] = ((latest, latest), number, node, run)
+        latest = items[k][0][0]
+    earliest = 0
+    for k, ((start, end), number, node, run) in enumerate(items):
+        if isinstance(node, Point) and start < earliest:
+            items[k] = ((earliest, max(end, earliest)), number, node, run)
+        earliest = items[k][0][1]
+    return items
 
 
 def _outside(at: int, edges: Sequence[Span]) -> int:

@@ -31,7 +31,7 @@ _TAG = re.compile(r"""<(/?)([A-Za-z][^\s/<>"'=]*+)((?:[^<>"']++|"[^"]*+"|'[^']*+
 _CLASS = r"(?:notranslate|mention)\b"
 """Of what is not translated: the usual one, and that of names and hashtags in what Mastodon shows."""
 _UNTRANSLATED = re.compile(
-    rf"""\stranslate\s*=\s*["']?no\b|\sclass\s*=\s*(?:"(?:[^"]*\s)?{_CLASS}|'(?:[^']*\s)?{_CLASS}|{_CLASS})""",
+    rf"""\stranslate\s*=\s*["']?no\b|\smtype\s*=\s*["']protected\b|\sclass\s*=\s*(?:"(?:[^"]*\s)?{_CLASS}|'(?:[^']*\s)?{_CLASS}|{_CLASS})""",
     re.IGNORECASE,
 )
 _ADDRESS = re.compile(r"https?://\S+")
@@ -52,6 +52,16 @@ class Syntax:
     """Tags that do not."""
     outline: bool = True
     """In XML, an element that holds elements and no text of its own parts them."""
+    tags: bool = False
+    """A plain text may have tags, as messages of programs do; nothing else in it is escaped."""
+    breaks: bool = False
+    """Ends of lines, and other white space, stay where they are."""
+    numbers: bool = False
+    """These are placeholders."""
+    count: bool = False
+    """So is #, as in the branches of a plural."""
+    printf: bool = False
+    """It is known to be a format of printf's."""
 
 
 @dataclass(slots=True, eq=False)

@@ -10,9 +10,12 @@ what the word before it became. So each is there, in every case.
 """
 
 import re
+import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
+from typing import Literal
 
 from regard.text.placing import Aligned, Links, Span, best_run, core, masked
 from regard.text.splitting import spaceless
@@ -31,8 +34,12 @@ class Term:
 class Terms:
     """Entries of one pair of languages."""
 
-    def __init__(self, entries: Mapping[str, str]) -> None:
-        self._entries = dict(entries)
+    def __init__(
+        self, entries: Mapping[str, str], *, exact: Collection[str] = (), any_case: Collection[str] = ()
+    ) -> None:
+        """`exact` are terms that are found only as they are spelled, `any_case` those found however they
+        are."""
+        self._entries, self._exact, self._any_case = dict(entries), exact, any_case
         self._alike: dict[str, list[str]] = {}
         lengths: dict[str, set[int]] = {}
         for term in filter(None, entries):
@@ -61,10 +68,14 @@ class Terms:
             return self._entries[written]
         for term in self._alike.get(written.lower(), ()):
             target = self._entries[term]
+            if term in self._exact:
+                continue
             if written == term[0].upper() + term[1:]:
                 return target[0].upper() + target[1:]
             if written == term.upper():
                 return target
+            if term in self._any_case:
+                return written if target == term else target
         return None
 
 
@@ -89,6 +100,56 @@ def _bounded(text: str, start: int, end: int) -> bool:
 def _joined(text: str, at: int) -> bool:
     pair = text[max(at - 1, 0) : at + 1]
     return 0 < at < len(text) and all(_WORD.match(char) and not spaceless(char) for char in pair)
+
+
+Held = Literal["exact", "inflected"]
+"""As the glossary has it, or another form of the same words."""
+
+
+def held(
+    text: str, terms: Sequence[Term], *, inflected: bool = False, names: Iterable[str] = ()
+) -> list[Held | None]:
+    """Whether a translation has each of the terms, each at a place of its own; None where it does not. With
+    `inflected`, other forms count too (`inflects`)."""
+    hidden = masked(text, names, "\0")
+    free = [True] * len(hidden)
+    found: list[Held | None] = [None] * len(terms)
+    for i, term in enumerate(terms):
+        for match in re.finditer(re.escape(term.target), hidden):
+            if _bounded(hidden, *match.span()) and all(free[slice(*match.span())]):
+                free[slice(*match.span())] = [False] * len(match[0])
+                found[i] = "exact"
+                break
+    words = [match.span() for match in _WORD.finditer(hidden)]
+    for i, term in enumerate(terms):
+        wanted = _WORD.findall(term.target)
+        if found[i] is not None or not inflected or not wanted:
+            continue
+        for first in range(len(words) - len(wanted) + 1):
+            start, end = words[first][0], words[first + len(wanted) - 1][1]
+            own = [hidden[a:b] for a, b in words[first : first + len(wanted)]]
+            if all(free[start:end]) and all(map(inflects, own, wanted)):
+                free[start:end] = [False] * (end - start)
+                found[i] = "inflected"
+                break
+    return found
+
+
+def inflects(word: str, term: str) -> bool:
+    """Whether a word is taken for a form of a term. Without case and marks on letters (Häuser is hauser), it
+    begins with the term, of which one letter may be missing at the end (two, of eight or more; none, of four
+    or fewer), and goes on with three letters at most. Made for languages that inflect by endings; irregular
+    forms are not seen."""
+    plain, stem = _unmarked(word), _unmarked(term)
+    cut = 0 if len(stem) <= 4 else 1 if len(stem) < 8 else 2
+    pairs = zip(plain, stem, strict=False)
+    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return shared >= max(len(stem) - cut, 1) and len(plain) - shared <= 3
+
+
+def _unmarked(word: str) -> str:
+    parts = unicodedata.normalize("NFD", word.casefold())
+    return "".join(char for char in parts if not unicodedata.combining(char))
 
 
 @dataclass(frozen=True, slots=True)

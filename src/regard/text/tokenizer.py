@@ -19,6 +19,7 @@ import tokenizers
 from regard.disk import full_disk
 from regard.text.encoding import Encoding
 from regard.text.sampling import DropoutBPE
+from regard.text.sentencepieces import TYPE, SentencePieces, is_pieces, written_state
 from regard.text.specials import BYTES, ROLES, Role, SpecialIds, Specials, find_ids, guard, read_specials
 from regard.text.training import TokenizerConfig, each_text, train
 
@@ -51,9 +52,7 @@ class Tokenizer:
 
     def __init__(self, text: str) -> None:
         """`text` is the content of a `tokenizer.json`."""
-        rust = tokenizers.Tokenizer.from_str(text)
-        rust.no_truncation()
-        rust.no_padding()
+        rust = _opened(text)
         self._json = rust.to_str()
         self._state: dict[str, Any] = json.loads(self._json)
         self.specials = read_specials(self._state)
@@ -61,12 +60,14 @@ class Tokenizer:
         self.ids = find_ids(self.specials, self.vocabulary)
         self._tokens = {id: token for token, id in self.vocabulary.items()}
         self._special_ids = frozenset(self.vocabulary[token] for token in self.specials)
+        self._rust: Any = rust
+        if isinstance(rust, SentencePieces):  # which takes special tokens for text
+            return
         reserved = (*self.specials, *(BYTES if self._state["model"].get("byte_fallback") else ()))
         guarded = guard(rust.pre_tokenizer, reserved)
         if guarded is not None:
             rust.pre_tokenizer = guarded
         rust.encode_special_tokens = True  # the library's name for taking them as ordinary text
-        self._rust = rust
 
     @classmethod
     def train(cls, lines: Iterable[str], config: TokenizerConfig) -> "Tokenizer":
@@ -131,12 +132,23 @@ class Tokenizer:
         """A hash of all that decides how text is encoded and decoded, whatever the layout of the file."""
         return hashlib.sha256(json.dumps(self._state, sort_keys=True).encode()).hexdigest()
 
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """What a `tokenizer.json` of it holds, parsed; not to be changed."""
+        return self._state
+
     def __reduce__(self) -> tuple[type["Tokenizer"], tuple[str]]:
         return Tokenizer, (self._json,)  # so that worker processes can have one
 
     def __len__(self) -> int:
         """One more than the highest id: the rows an embedding needs."""
         return max(self._tokens) + 1
+
+    @cached_property
+    def target(self) -> "Tokenizer":
+        """For what a translator writes: itself, unless the file has a model of its own for that side."""
+        state = written_state(self._state, self.specials)
+        return self if state is None else Tokenizer(json.dumps(state))
 
     def token(self, id: int) -> str:
         if id not in self._tokens:
@@ -215,10 +227,18 @@ class Tokenizer:
         """The ids of one segmentation drawn by BPE-dropout: the same for the same seed. 0.1 is usual."""
         if not 0 <= dropout <= 1:
             raise ValueError(f"dropout={dropout} is no probability: choose a number from 0 to 1")
+        return self._sampler.sample(self.words(text), dropout, seed)
+
+    def words(self, text: str) -> list[str]:
+        """What a text is parted into before it is cut: no token crosses their bounds."""
         normalizer, pre_tokenizer = self._rust.normalizer, self._rust.pre_tokenizer
         clean = text if normalizer is None else normalizer.normalize_str(text)
         split = [(clean, None)] if pre_tokenizer is None else pre_tokenizer.pre_tokenize_str(clean)
-        return self._sampler.sample((word for word, _ in split), dropout, seed)
+        return [word for word, _ in split]
+
+    def pieces(self, word: str) -> tuple[int, ...]:
+        """The ids of one of `words`."""
+        return tuple(token.id for token in self._rust.model.tokenize(word))
 
     def decode(self, ids: Ids, *, skip_specials: bool = True) -> str:
         """The text of ids. What a round trip keeps depends on the kind:
@@ -228,7 +248,7 @@ class Tokenizer:
         them; whitespace keeps them with one space between. Normalisation, lower case and stripped accents are
         not undone.
         """
-        return self._rust.decode(self._checked(ids), skip_special_tokens=skip_specials)
+        return str(self._rust.decode(self._checked(ids), skip_special_tokens=skip_specials))
 
     def changed(self, texts: Iterable[str]) -> tuple[int, tuple[str, str] | None]:
         """How many texts of known words do not come back as they were, and the first: it, and what came."""
@@ -242,7 +262,7 @@ class Tokenizer:
 
     def decode_batch(self, batch: Iterable[Ids], *, skip_specials: bool = True) -> list[str]:
         checked = [self._checked(ids) for ids in batch]
-        return self._rust.decode_batch(checked, skip_special_tokens=skip_specials)
+        return [*self._rust.decode_batch(checked, skip_special_tokens=skip_specials)]
 
     def _checked(self, ids: Ids) -> list[int]:
         listed = ids.tolist() if isinstance(ids, _Array) else list(ids)
@@ -252,8 +272,10 @@ class Tokenizer:
         return listed
 
     @cached_property
-    def _with_specials(self) -> tokenizers.Tokenizer:
+    def _with_specials(self) -> Any:
         """A second copy, because the switch is a state of the library's object and threads may share that."""
+        if isinstance(self._rust, SentencePieces):
+            return SentencePieces(self._state, specials_in_text=True)
         return tokenizers.Tokenizer.from_str(self._json)
 
     @cached_property
@@ -263,7 +285,7 @@ class Tokenizer:
     @cached_property
     def _spaces_words(self) -> bool:
         """Whether words in a sentence carry a space that the library does not add to words given apart."""
-        pre_tokenizer = self._state["pre_tokenizer"] or {}
+        pre_tokenizer = self._state.get("pre_tokenizer") or {}
         parts = pre_tokenizer.get("pretokenizers", [pre_tokenizer])
         return any(part.get("type") == "ByteLevel" and not part["add_prefix_space"] for part in parts)
 
@@ -292,7 +314,7 @@ class Tokenizer:
             word_counts=bare.word_counts,
         )
 
-    def _trace(self, encoded: tokenizers.Encoding, texts: Sequence[Sequence[str]], gaps: int = 0) -> Encoding:
+    def _trace(self, encoded: Any, texts: Sequence[Sequence[str]], gaps: int = 0) -> Encoding:
         """`texts` are strings, or one list of words, all but the first with `gaps` spaces put before."""
         offsets = []
         given_words = not isinstance(texts[0], str)
@@ -317,6 +339,16 @@ class Tokenizer:
             words=tuple(encoded.word_ids),
             word_counts=tuple(counts),
         )
+
+
+def _opened(text: str) -> tokenizers.Tokenizer | SentencePieces:
+    """What cuts, from the content of a `tokenizer.json`."""
+    if TYPE in text and is_pieces(state := json.loads(text)):
+        return SentencePieces(state)
+    rust = tokenizers.Tokenizer.from_str(text)
+    rust.no_truncation()
+    rust.no_padding()
+    return rust
 
 
 def _without_space(text: Sequence[str], start: int, end: int) -> tuple[int, int]:

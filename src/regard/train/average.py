@@ -4,6 +4,10 @@ single step, and so better on new text.
     ema    a += (1 - decay) (w - a) after every step                    Polyak and Juditsky 1992
     last   the mean of the weights at the last k validations            Vaswani et al. 2017, 6.1
 
+A model that is fine-tuned forgets. Between what it was and what it has become there is one that can both:
+
+    start  a + start (w_0 - a), w_0 the weights before the first step   Wortsman et al. 2022 (WiSE-FT)
+
 Early on an exponential mean would mostly remember the start: its decay grows as (1 + t) / (10 + t).
 """
 
@@ -22,6 +26,7 @@ class Average:
         self.mean = values.clone() if config.kind == "ema" else None
         self._pull = torch.ones((), device=values.device)
         self.kept: list[Tensor] = []
+        self.first = values.clone() if config.start else None
 
     def prepare(self, step: int) -> None:
         """Before a step, counted from 1: how far the mean follows it."""
@@ -40,18 +45,22 @@ class Average:
 
     @property
     def current(self) -> Float[Tensor, "all"]:
-        """The mean as it stands, or the weights themselves."""
-        if self.mean is not None:
-            return self.mean
-        return torch.stack(self.kept).mean(dim=0) if self.kept else self._values
+        """The mean as it stands, or the weights themselves; with their share, those before the first step."""
+        mean = self._values if self.mean is None else self.mean
+        if self.kept:
+            mean = torch.stack(self.kept).mean(dim=0)
+        return mean if self.first is None else torch.lerp(mean, self.first, self.config.start)
 
     def state(self) -> dict[str, Tensor]:
         own = {f"last.{index}": kept for index, kept in enumerate(self.kept)}
-        return own if self.mean is None else {"mean": self.mean}
+        own |= {} if self.mean is None else {"mean": self.mean}
+        return own if self.first is None else {**own, "start": self.first}
 
     def load(self, state: dict[str, Tensor]) -> None:
         if self.mean is not None:
             self.mean.copy_(state["mean"])
+        if self.first is not None:
+            self.first.copy_(state["start"])
         device = self._values.device
         self.kept = [
             state[f"last.{index}"].to(device) for index in range(len(state)) if f"last.{index}" in state

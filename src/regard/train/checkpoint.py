@@ -6,9 +6,7 @@ step, the best figures so far) is JSON in their header. Nothing is ever pickled.
 """
 
 import json
-import os
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from regard.disk import DiskFullError, full_disk
+from regard.disk import DiskFullError, replace
 from regard.train.digests import of_content, of_text
 
 FORMAT = "regard checkpoint 1"
@@ -37,46 +35,6 @@ def write(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -
         if isinstance(error, DiskFullError):
             raise DiskFullError(path, f"{error.why}; {last}") from error
         raise CheckpointError(f"{path}: the checkpoint could not be written ({error}); {last}") from error
-
-
-def replace(path: Path, save: Callable[[Path], object]) -> None:
-    """Have `save(partial)` write a file, then put it in the place of `path`, in one move."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.partial")
-    try:
-        with full_disk(path):
-            save(partial)
-            with partial.open("rb+") as file:
-                os.fsync(file.fileno())
-            partial.chmod(0o666 & ~_umask())  # safetensors lets nobody else read its files
-            partial.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _sync_folder(folder: Path) -> None:
-    """The new name is on the disk only when its folder is. Windows opens no folders."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def write_text(path: Path, text: str) -> None:
-    """A text file, whole or not at all."""
-    replace(path, lambda partial: partial.write_text(text, encoding="utf-8"))
 
 
 def _digest(facts: str, tensors: Mapping[str, Tensor]) -> str:

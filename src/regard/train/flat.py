@@ -38,7 +38,6 @@ class Slot:
 class Part:
     """A stretch of the vector whose weights are updated alike."""
 
-    parameter: nn.Parameter
     span: slice
     """Where it lies."""
     first: bool
@@ -88,8 +87,7 @@ class FlatParameters:
         for (later, plain, share), stop in stops.items():
             if stop > start:
                 span = slice(start, stop)
-                part = _part(self.values[span], self.gradients[span])
-                self.parts.append(Part(part, span, first=not later, decays=not plain, factor=share))
+                self.parts.append(Part(span, first=not later, decays=not plain, factor=share))
             start = stop
 
     @property
@@ -119,12 +117,6 @@ class FlatParameters:
 
     def zero(self) -> None:
         self._buffer.zero_()
-
-
-def _part(values: Tensor, gradients: Tensor) -> nn.Parameter:
-    part = nn.Parameter(values)
-    part.grad = gradients
-    return part
 
 
 def _factor(name: str, factor: Callable[[str], float] | None) -> float:

@@ -15,6 +15,7 @@ The rate rises linearly over the warm-up, then
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -45,51 +46,54 @@ def learning_rate(step: int, steps: int, config: OptimizerConfig, d_model: int) 
 
 
 class FlatAdam:
-    """AdamW over flat weights; its own state is flat vectors too. Each part of the weights is a group,
-    at its factor of the rate. The parts that come first are another optimizer's."""
+    """AdamW over flat weights; its own state is flat vectors too. Each part of the weights is updated by one
+    kernel, at its factor of the rate. The parts that come first are another optimizer's.
+
+    The kernel is the one under `torch.optim.AdamW(fused=True)`, which imports torch's compiler: seconds."""
 
     def __init__(self, weights: FlatParameters, config: OptimizerConfig) -> None:
         device = weights.values.device
-        on_cuda = device.type == "cuda"
-        parts = [part for part in weights.parts if not part.first]
-        self._adam = torch.optim.AdamW(
-            [
-                {
-                    "params": [part.parameter],
-                    "weight_decay": config.weight_decay if part.decays else 0.0,
-                    # On CUDA the rate is a tensor: a captured step reads it anew each time.
-                    "lr": torch.zeros((), device=device) if on_cuda else 0.0,
-                    "factor": part.factor,
-                }
-                for part in parts
-            ],
-            betas=config.betas,
-            eps=config.eps,
-            fused=True,
-            capturable=on_cuda,
-        )
+        self._config = config
+        self._values, self._gradients = weights.values, weights.gradients
+        self._parts = [part for part in weights.parts if not part.first]
+        self._rates: list[Any] = [0.0] * len(self._parts)
+        if device.type == "cuda":  # a captured step reads it anew each time
+            self._rates = [torch.zeros((), device=device) for _ in self._parts]
         self.skip = torch.zeros((), device=device)
-        """1 where the next step must change nothing: torch's own way to decide that on the device."""
-        self._adam.found_inf = self.skip  # type: ignore[attr-defined]
+        """1 where the next step must change nothing: the kernel's own way to decide that on the device."""
         self.means, self.squares = torch.zeros_like(weights.values), torch.zeros_like(weights.values)
-        self._counts = [torch.zeros((), device=device) for _ in parts]
-        for part, count in zip(parts, self._counts, strict=True):
-            self._adam.state[part.parameter] = {
-                "step": count,
-                "exp_avg": self.means[part.span],
-                "exp_avg_sq": self.squares[part.span],
-            }
+        self._counts = [torch.zeros((), device=device) for _ in self._parts]
 
     def set_rate(self, rate: float) -> None:
-        for group in self._adam.param_groups:
-            own = rate * group["factor"]
-            if isinstance(group["lr"], Tensor):
-                group["lr"].fill_(own)
+        for place, part in enumerate(self._parts):
+            own = rate * part.factor
+            if isinstance(self._rates[place], Tensor):
+                self._rates[place].fill_(own)
             else:
-                group["lr"] = own
+                self._rates[place] = own
 
+    @torch.no_grad()
     def step(self) -> None:
-        self._adam.step()
+        config = self._config
+        for part, rate, count in zip(self._parts, self._rates, self._counts, strict=True):
+            count.add_(1)
+            torch._fused_adamw_(
+                [self._values[part.span]],
+                [self._gradients[part.span]],
+                [self.means[part.span]],
+                [self.squares[part.span]],
+                [],
+                [count],
+                lr=rate,
+                beta1=config.betas[0],
+                beta2=config.betas[1],
+                weight_decay=config.weight_decay if part.decays else 0.0,
+                eps=config.eps,
+                amsgrad=False,
+                maximize=False,
+                found_inf=self.skip,
+            )
+            count.sub_(self.skip)
 
     @property
     def updates(self) -> int:

@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from regard.disk import DiskFullError, full_disk
-from regard.train.checkpoint import CheckpointError, write_text
+from regard.disk import DiskFullError, full_disk, write_text
+from regard.train.checkpoint import CheckpointError
 from regard.train.events import EventWriter
 
 LOG = "log.jsonl"

@@ -98,6 +98,11 @@ def load(path: Path, engine: Engine, *, optimizer: str) -> tuple[Standing, list[
         raise CheckpointError(
             f"{path}: it holds no mean of the weights; resume with the average.kind that began it"
         )
+    if engine.average.first is not None and "start" not in averages:
+        raise CheckpointError(
+            f"{path}: it does not hold the weights that were started from; resume with the average.start "
+            "that began it"
+        )
     try:
         _check_tensors(tensors, engine)
         standing, updates = _standing(facts.get("standing")), _count("updates", facts.get("updates"))
@@ -118,9 +123,9 @@ def _check_tensors(tensors: Mapping[str, Tensor], engine: Engine) -> None:
     """All that `save` writes for such an engine, each of its size and type, and nothing else."""
     wanted = {**_vectors(engine), **{f"fixed.{name}": each for name, each in engine.weights.fixed.items()}}
     lasts = sum(name.startswith("average.last.") for name in tensors)
-    for name in ("average.mean", *(f"average.last.{index}" for index in range(lasts))):
-        if name in tensors or name != "average.mean":
-            wanted[name] = engine.weights.values
+    once = [name for name in ("average.mean", "average.start") if name in tensors]
+    for name in (*once, *(f"average.last.{index}" for index in range(lasts))):
+        wanted[name] = engine.weights.values
     for name, like in wanted.items():
         if name not in tensors:
             raise ValueError(f"it has no {name}")

@@ -46,6 +46,9 @@ LONG = 2e14
 tokens,"""
 LONG_MINUTES = 3.0
 """or with at least so much time."""
+UNCOMPILED = 20
+"""Steps before anything is compiled, unless that was asked for: so the first losses are there after seconds.
+A function of the step, as everything: a resumed run computes each step as an uninterrupted one would."""
 KNOWN_AFTER = 0.3
 """Of a limit of time. If there was no validation by then, there is one, to see how long it takes."""
 
@@ -101,13 +104,15 @@ class Trainer:
         validate: Validate | None = None,
         keep: Callable[[Mapping[str, Tensor], Mapping[str, Any]], None],
         factor: Callable[[str], float] | None = None,
+        compile: Callable[[], None] | None = None,
         perplexity: bool = True,
         unit: str = "tokens",
     ) -> None:
         """`keep` is given the weights worth keeping, by name, with their figures: all of the model's, with
         frozen ones and persistent buffers. A step takes about so many `tokens`. `static` says that sizes
         never change from batch to batch, so that a step can be compiled and captured. `factor` gives each
-        parameter, by name, its factor on the learning rate. `perplexity` says whether nll has one,
+        parameter, by name, its factor on the learning rate. `compile` has what is computed beside the layers
+        compiled with them. `perplexity` says whether nll has one,
         `unit` what the tokens are to a user."""
         self.model, self.feed, self.config, self.ranks = model, feed, config, ranks
         self.folder, self.console, self.optimizer = folder, console, optimizer
@@ -116,18 +121,20 @@ class Trainer:
         on_cuda = ranks.device.type == "cuda"
         size = sum(parameter.numel() for parameter in model.parameters())
         long = config.minutes >= LONG_MINUTES if config.minutes else size * config.steps * tokens >= LONG
-        self.compiled = static and (on_cuda and long if config.compile == "auto" else config.compile == "yes")
+        compiles = static and (on_cuda and long if config.compile == "auto" else config.compile == "yes")
         captured = on_cuda and static and config.capture != "no"
-        for name, done in (("compile", self.compiled), ("capture", captured)):
+        for name, done in (("compile", compiles), ("capture", captured)):
             if getattr(config, name) == "yes" and not done:
                 raise ValueError(
                     f"train.{name}='yes', but a step of this model on {ranks.device} cannot be: it takes a "
                     "Transformer on CUDA, whose batches all have one size; choose 'auto'"
                 )
-        if self.compiled:
-            for layer in model.modules():
-                if isinstance(layer, TransformerLayer):
-                    layer.compile(fullgraph=True, dynamic=False)
+        self.compiled = False
+        self._compile = compile
+        self._compile_after: int | None = None
+        """How many steps; None: never, or it is done."""
+        if compiles:
+            self._compile_after = UNCOMPILED if config.compile == "auto" else 0
         self.engine = Engine(
             model,
             loss,
@@ -165,6 +172,18 @@ class Trainer:
         elif standing.finished:
             self._plan()
         standing.finished = self._finished()
+
+    def compile(self) -> None:
+        """From now on steps are compiled, if they are to be."""
+        if self._compile_after is None:
+            return
+        self._compile_after, self.compiled, self._pace = None, True, Pace()
+        for layer in self.model.modules():
+            if isinstance(layer, TransformerLayer):
+                layer.compile(fullgraph=True, dynamic=False)
+        if self._compile is not None:
+            self._compile()
+        self.engine.forget()
 
     def run(self) -> Outcome:
         """Train to the end, or until a signal asks to stop: then a checkpoint is written first."""
@@ -270,6 +289,10 @@ class Trainer:
         were prepared before it was known how small."""
         step = self.standing.step
         self._rate = learning_rate(step, self.standing.steps, self.optimizer, self._d_model)
+        if self._compile_after is not None and step > self._compile_after:
+            if step > 1:
+                report.say(f"step {step}: compiling the model; steps are faster from here on")
+            self.compile()
         while True:
             if parts is None:
                 parts = self.feed.parts(step, self.standing.split)
@@ -280,6 +303,9 @@ class Trainer:
             except torch.OutOfMemoryError as error:
                 self.engine.forget()
                 torch.cuda.empty_cache()
+                if self._compile_after is not None:  # which takes less memory
+                    self.compile()
+                    continue
                 if self.standing.split >= MOST_PIECES:
                     raise TrainingError(
                         f"step {step}: a batch cut in {self.standing.split} is still too large for the "

@@ -64,10 +64,18 @@ class Watch:
         try:
             with self._looking:
                 return next(filter(None, map(self._look, self._others)), None)
-        except RuntimeError:  # the store is gone, and with it the rank that had it
-            homes = self._homes.items()
-            gone = next((_gone(other, home) for other, home in homes if _is_gone(home)), None)
-            return gone or "the process that brought the ranks together cannot be reached any more"
+        except RuntimeError:
+            return self._who_had_the_store()
+
+    def _who_had_the_store(self) -> str:
+        """A rank that is gone, or about to be: its connections end before it does."""
+        until = time.monotonic() + ASKED
+        while time.monotonic() < until:
+            for other, home in self._homes.items():
+                if _is_gone(home):
+                    return _gone(other, home)
+            time.sleep(0.05)
+        return "the process that brought the ranks together cannot be reached any more"
 
     def diagnosis(self, error: BaseException) -> str:
         """What is lost when an operation of all ranks has failed so."""
@@ -81,6 +89,10 @@ class Watch:
 
     def _go_round(self, advice: Callable[[], str]) -> None:
         beat = 0
+        with suppress(RuntimeError):  # before the store can be what is lost
+            self._store.wait([f"home {other}" for other in self._others])
+            for other in self._others:
+                self._home(other)
         while not self._stopped.wait(BEAT):
             beat += 1
             with suppress(RuntimeError):

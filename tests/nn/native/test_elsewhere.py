@@ -4,8 +4,8 @@ import os
 import subprocess
 import sys
 
+from regard import disk
 from regard.tasks import run
-from regard.train import checkpoint
 
 CODE = """
 import importlib, os, pkgutil, sys
@@ -53,6 +53,6 @@ def test_folders_that_cannot_be_opened_are_written_to(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.delattr(os, "O_DIRECTORY")
-    monkeypatch.setattr(checkpoint.os, "open", refuse)
-    checkpoint.write_text(tmp_path / "a", "b")
+    monkeypatch.setattr(disk.os, "open", refuse)
+    disk.write_text(tmp_path / "a", "b")
     assert (tmp_path / "a").read_text() == "b"

@@ -45,7 +45,7 @@ def test_a_layer_gives_the_same_numbers_to_the_last_bit(monkeypatch, threads, to
 
 
 @in_bytes
-@pytest.mark.parametrize("then", ["relu", "gelu", "gelu_tanh"])
+@pytest.mark.parametrize("then", ["relu", "gelu", "gelu_tanh", "swish"])
 @pytest.mark.parametrize("tokens", [1, 100])
 @torch.no_grad()
 def test_activations_are_torchs(monkeypatch, threads, then, tokens):
@@ -56,7 +56,7 @@ def test_activations_are_torchs(monkeypatch, threads, then, tokens):
     assert_close(own(x), activate(QuantizedLinear(weight, bias)(x), then), atol=2e-6, rtol=1e-6)
 
 
-@pytest.mark.parametrize("then", ["gelu", "gelu_tanh"])
+@pytest.mark.parametrize("then", ["gelu", "gelu_tanh", "swish"])
 @torch.no_grad()
 def test_activations_hold_everywhere(then):
     x = torch.cat([torch.linspace(-12, 12, 4001), torch.tensor([-1e30, -80.0, 80.0, 1e4])])[:, None]
@@ -64,7 +64,7 @@ def test_activations_hold_everywhere(then):
     assert_close(own, activate(x, then), atol=2e-6, rtol=1e-6)
 
 
-@pytest.mark.parametrize("then", [None, "relu", "gelu", "gelu_tanh"])
+@pytest.mark.parametrize("then", [None, "relu", "gelu", "gelu_tanh", "swish"])
 @pytest.mark.parametrize("kind", [PackedLinear, pytest.param(QuantizedLinear, marks=in_bytes)])
 @torch.no_grad()
 def test_what_is_no_number_is_not_lost(kind, then):
@@ -87,7 +87,7 @@ def test_rows_that_do_not_lie_together_and_more_axes(kind):
     assert torch.equal(copy.deepcopy(layer)(x), layer(x))
 
 
-@pytest.mark.parametrize("then", [None, "relu", "gelu", "gelu_tanh"])
+@pytest.mark.parametrize("then", [None, "relu", "gelu", "gelu_tanh", "swish"])
 @pytest.mark.parametrize(
     ("tokens", "inputs", "outputs"),
     [(tokens, *size) for tokens in (0, 1, 5, 6, 7, 47) for size in SIZES] + [(300, 2048, 130)],

@@ -17,7 +17,7 @@ from regard.decode.beam import BeamStep, watched
 from regard.look.explorer.explorer import Answer, Call, Explorer, Refused, check_text, shares
 from regard.look.words import Tokens, merge_words
 from regard.tasks.translation.alignment import check_attention
-from regard.tasks.translation.pieces import Piece, encode_sources, number_sources
+from regard.tasks.translation.pieces import Piece, number_sources
 from regard.tasks.translation.translator import Translator
 from regard.text import Tokenizer
 
@@ -42,14 +42,15 @@ def translate(
     with watched() as searches:
         [hypotheses] = asked.search([asked.piece.prefix])
     tokenizer, ids, forced = asked.translator.tokenizer, hypotheses[0].ids, len(asked.piece.prefix)
+    writes = tokenizer.target
     each_step = asked.scores(ids)[range(len(ids)), [*ids]].tolist()
     before = math.fsum(each_step[:forced])
     read = Words.of(Tokens.of(tokenizer.encode(asked.piece.source), asked.piece.source), asked.piece.source)
-    written = Words.written(tokenizer, ids)
+    written = Words.written(writes, ids)
     known = [id != tokenizer.ids.unknown for id in tokenizer.encode(asked.piece.source).ids]
     best = [
         {
-            "text": tokenizer.decode(each.ids).strip(),
+            "text": writes.decode(each.ids).strip(),
             "score": before + each.score,
             "ranking": each.ranking,
             "finished": each.finished,
@@ -68,7 +69,7 @@ def translate(
             }
         ),
         "alignment": asked.alignment(ids, written, read),
-        "tree": tree(tokenizer, hypotheses, searches[0], each_step[:forced]),
+        "tree": tree(writes, hypotheses, searches[0], each_step[:forced]),
     }
 
 
@@ -85,7 +86,7 @@ def alternatives(
     token is, and what the whole becomes with it. `translate` takes the `prefix` of each."""
     asked = Search.of(explorer, text, to, beam, prefix)
     [[hypothesis, *_]] = asked.search([asked.piece.prefix])
-    tokenizer, ids = asked.translator.tokenizer, hypothesis.ids
+    tokenizer, ids = asked.translator.tokenizer.target, hypothesis.ids
     words = Words.written(tokenizer, ids).each
     if not 0 <= word < len(words):
         raise Refused(f"word={word}: the translation has {len(words)} words, counted from 0")
@@ -128,7 +129,7 @@ class Search:
         if not 1 <= wide <= WIDEST:
             raise Refused(f"beam={beam}: choose from 1 to {WIDEST}")
         languages = translator.languages_of(to, 1)
-        [ids] = encode_sources(translator.tokenizer, [text.strip()], languages)
+        [ids] = translator.encode([text.strip()], languages)
         if len(ids) > translator.longest:
             raise Refused(
                 f"the text has {len(ids):,} tokens with its marks, but the model was trained on "
@@ -139,7 +140,10 @@ class Search:
         if not pieces:
             raise Refused("the model's tokenizer finds nothing to read in this text")
         forced = [*(prefix or ())]
-        allowed = set(translator.tokenizer.vocabulary.values()) - {*translator.never_written, translator.end}
+        allowed = set(translator.tokenizer.target.vocabulary.values()) - {
+            *translator.never_written,
+            translator.end,
+        }
         if unknown := [id for id in forced if id not in allowed]:
             raise Refused(f"prefix has {unknown[0]}, which is no token that is written")
         return cls(translator, replace(pieces[0], prefix=forced), wide)
@@ -160,9 +164,10 @@ class Search:
         """[tokens + 1, vocabulary]: the log-probabilities at each token of a translation, and of its end."""
         translator = self.translator
         source = pack([self.piece.ids]).to(translator.device)
-        target = pack([[translator.start, *ids]]).to(translator.device)
+        target = pack([[translator.start, *self.piece.mark, *ids]]).to(translator.device)
         with translator.ready():
             states = translator.model(source.ids, source.layout, target.ids, target.layout)
+            states = states[len(self.piece.mark) :]
             return translator.model.decoder.head(states).double().log_softmax(dim=1).cpu()
 
     def alignment(self, ids: Sequence[int], written: "Words", read: "Words") -> str | None:
@@ -175,7 +180,7 @@ class Search:
         if not (written.each and read.each):
             return shares(torch.zeros(0))
         with self.translator.ready():
-            [weights] = self.translator.attention([self.piece.ids], [[*ids]])
+            [weights] = self.translator.attention([self.piece.ids], [[*ids]], marks=[self.piece.mark])
         found = merge_words(torch.from_numpy(weights), written.tokens, read.tokens, specials="spread")
         return shares(found.weights)
 

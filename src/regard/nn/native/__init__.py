@@ -3,7 +3,9 @@ needed, for the processor at hand, and keeps it where programs keep such things 
 
     attention.c     attention of packed or cached tokens
     linear.c        a linear layer in float32, and in 8 bits on processors with AVX-512 VNNI
-    vectors.h       what both share
+    decoder.c       all layers of a translator's decoder, by those two
+    best.c          the best tokens of each row, and their log-probabilities
+    vectors.h       what they share; registers.h too
     threads.h       torch's own threads
     structs.py      what C is given
 
@@ -40,8 +42,12 @@ from regard.disk import is_full
 from regard.nn.native.structs import check, missing
 
 SOURCES = tuple(
-    Path(__file__).with_name(name) for name in ("attention.c", "linear.c", "threads.h", "vectors.h")
-)
+    Path(__file__).with_name(name)
+    for name in (
+        "attention.c", "best.c", "decoder.c", "linear.c",
+        "attention.h", "linear.h", "registers.h", "threads.h", "vectors.h",
+    )
+)  # fmt: skip
 FLAGS = (
     "-O3", "-march=native", "-mprefer-vector-width=512", "-ffp-contract=fast", "-fno-math-errno",
     "-fno-trapping-math", "-shared", "-fPIC",

@@ -15,24 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attention.h"
+#include "registers.h"
 #include "threads.h"
-#include "vectors.h"
-
-typedef struct {
-    int64_t sequences, heads, kv_heads, d_head, d_value;
-    const float *queries;
-    const void *keys, *values;                       /* float, or half precision if `half` */
-    int64_t half;
-    int64_t query_token, key_token, value_token;     /* numbers from one token to the next */
-    int64_t key_head, value_head;                    /* from one head to the next; those of a query lie together */
-    int64_t key_sequence, value_sequence;            /* and from one sequence to the next, in a cache; 0 if packed */
-    const int64_t *asking;                           /* [sequences + 1] where the queries of each begin and end */
-    const int64_t *starts, *counts;                  /* [sequences] the first key of each, NULL for 0; and how many */
-    const uint8_t *sees;                             /* [queries, seen_token] 0 hides a key; NULL: all are seen */
-    int64_t seen_token, before, after;               /* how far a query sees; -1: to the end */
-    float *output;                                   /* [queries, heads d_value] */
-    float scale;
-} Attention;
 
 #define AT(name) {#name, offsetof(Attention, name)}
 const Field attention_fields[] = {
@@ -42,6 +27,8 @@ const Field attention_fields[] = {
     AT(output), AT(scale), {NULL, sizeof(Attention)},
 };
 #undef AT
+
+enum { SMALL = 1 << 17 };  /* products of one number with another below which a second thread does not pay */
 
 /* Numbers `at` and following of a cache. */
 static inline Vector load_kept(const void *cache, int64_t at, const int half)
@@ -60,82 +47,6 @@ static void copy_kept(const void *cache, int64_t at, int64_t count, const int ha
     if (!half) memcpy(to, (const float *)cache + at, sizeof(float) * count);
     else
         for (int64_t i = 0; i < count; i++) to[i] = _cvtsh_ss(((const uint16_t *)cache)[at + i]);
-}
-
-static inline int64_t up(int64_t n) { return (n + LANES - 1) / LANES * LANES; }
-
-static inline Vector all(float x) { return x - (Vector){0}; }
-
-/* x where `which` is all ones, y where it is 0. */
-static inline Vector choose(Places which, Vector x, Vector y)
-{
-    return (Vector)(((Places)x & which) | ((Places)y & ~which));
-}
-
-/* e^x for x <= 0, right to the last bit or two; 0 from where float has no more room. */
-static inline Vector exp_of(Vector x)
-{
-    const Places none = x < -87.0f;
-    x = choose(none, all(-87.0f), x);
-    const Vector n = (x * 1.44269504f + 0x1.8p23f) - 0x1.8p23f;  /* rounded: there float has whole numbers only */
-    const Vector r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
-    Vector p = all(1.9875691500e-4f);
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * (r * r) + (r + 1.0f);
-    const Vector power = (Vector)((__builtin_convertvector(n, Places) + 127) << 23);
-    return choose(none, all(0), p * power);
-}
-
-/* Which places of two registers make one, by how far they are apart: 1, 2, 4, ... */
-static Places OWN, ACROSS[4], LOW[4], HIGH[4];
-
-__attribute__((constructor)) static void find_places(void)
-{
-    for (int i = 0; i < LANES; i++) OWN[i] = i;
-    for (int level = 0, apart = 1; apart < LANES; level++, apart *= 2)
-        for (int i = 0; i < LANES; i++) {
-            ACROSS[level][i] = i ^ apart;
-            LOW[level][i] = i & apart ? i - apart + LANES : i;
-            HIGH[level][i] = i & apart ? i + LANES : i + apart;
-        }
-}
-
-/* A register's numbers at these places; and those of two, whose places go on from one to the other. */
-static inline Vector picked(Vector x, Places places)
-{
-#ifdef __AVX512F__
-    return (Vector)_mm512_permutexvar_ps((__m512i)places, (__m512)x);
-#else
-    return (Vector)_mm256_permutevar8x32_ps((__m256)x, (__m256i)places);
-#endif
-}
-
-static inline Vector picked_of_two(Vector a, Vector b, Places places)
-{
-#ifdef __AVX512F__
-    return (Vector)_mm512_permutex2var_ps((__m512)a, (__m512i)places, (__m512)b);
-#else
-    return choose(places >= LANES, picked(b, places), picked(a, places));
-#endif
-}
-
-static inline Vector largest_of(Vector x, Vector y) { return choose(x > y, x, y); }
-
-/* The largest number of a register, and the sum of all, everywhere in it. */
-static inline Vector largest_in(Vector x)
-{
-    for (int level = 0; 1 << level < LANES; level++) x = largest_of(x, picked(x, ACROSS[level]));
-    return x;
-}
-
-static inline Vector sum_in(Vector x)
-{
-    for (int level = 0; 1 << level < LANES; level++) x += picked(x, ACROSS[level]);
-    return x;
 }
 
 /* LANES keys by LANES of their numbers, turned round: in each step, two registers exchange the neighbours, pairs,
@@ -453,7 +364,6 @@ static void attend_share(void *given)
     free(own);
 }
 
-/* 0, or 1 if there is no memory for the keys of the longest sequence. */
 int attend(const Attention *a, int threads)
 {
     int64_t longest = 0, many = 0;
@@ -462,6 +372,7 @@ int attend(const Attention *a, int threads)
         if (asked > 0) longest = most(longest, up(a->counts[s]));
         many = most(many, asked);
     }
+    if (a->sequences && a->asking[a->sequences] * a->heads * a->d_head * longest < SMALL) threads = 1;
     const int64_t padded = up(a->d_value), few = many <= TALL && padded == a->d_value && up(a->d_head) == a->d_head;
     const int64_t copied = padded == a->d_value && !a->half ? 0 : padded, jobs = few ? 1 : a->heads;
     Work work = {
@@ -490,7 +401,6 @@ static inline void keep_half(const float *from, int64_t count, uint16_t *to)
     memcpy(to, &halves, sizeof(uint16_t) * count);
 }
 
-/* Keys, or values, of new tokens go to their slots in a cache. */
 void keep(
     int64_t tokens, int64_t heads, int64_t d, const float *x, int64_t token, const int64_t *owners,
     const int64_t *slots, void *cache, int64_t sequence, int64_t half)

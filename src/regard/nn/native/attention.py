@@ -11,9 +11,6 @@ from torch import Tensor
 from regard.nn.native import library
 from regard.nn.native.structs import Attention
 
-SMALL = 1 << 17
-"""Products of one number with another below which a second thread does not pay."""
-
 
 def available() -> bool:
     return library() is not None
@@ -40,8 +37,8 @@ class Asking:
             raise ValueError("attention.c was not compiled: ask whether it is available first")
         self._call = made.attend
         self._call.argtypes = [ctypes.c_void_p, ctypes.c_int]
-        self._kept = (bounds, starts, counts, sees)  # they must outlive the addresses
-        self.longest = int(counts.max()) if len(counts) else 0
+        self._counts = counts
+        self._kept = (bounds, starts, sees)  # they must outlive the addresses
         self._fields = Attention(
             sequences=len(counts),
             asking=bounds.data_ptr(),
@@ -52,7 +49,12 @@ class Asking:
             before=before,
             after=after,
         )
-        self._address = ctypes.addressof(self._fields)
+        self.address = ctypes.addressof(self._fields)
+
+    @property
+    def longest(self) -> int:
+        """The most keys of a sequence."""
+        return int(self._counts.max()) if len(self._counts) else 0
 
     def attend(
         self,
@@ -78,8 +80,7 @@ class Asking:
         else:
             fields.key_sequence, fields.key_token, fields.key_head, _ = keys.stride()
             fields.value_sequence, fields.value_token, fields.value_head, _ = values.stride()
-        threads = 1 if queries.numel() * self.longest < SMALL else torch.get_num_threads()
-        if self._call(self._address, threads):
+        if self._call(self.address, torch.get_num_threads()):
             raise MemoryError(f"no memory for the keys of {self.longest} tokens")
 
 

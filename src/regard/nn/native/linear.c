@@ -20,22 +20,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "linear.h"
 #include "threads.h"
 #include "vectors.h"
 
 enum { PANEL = WIDE * LANES };
 enum { BLOCK = 1 << 18 };  /* bytes of tokens for which a panel is read once: with it, they fit into a core's cache */
-enum { NOTHING, RELU, GELU, GELU_TANH };
-
-typedef struct {
-    int64_t inputs, outputs;
-    const void *weights;    /* floats, or bytes if there are scales */
-    const float *scales;    /* t_j / steps */
-    const int32_t *shifts;  /* -128 sum_i v_ji */
-    const float *bias;      /* like the two above for whole panels */
-    int64_t then;
-    float steps;            /* of a token in 8 bits, on each side of 0 */
-} Layer;
+enum { NOTHING, RELU, GELU, GELU_TANH, SWISH };
 
 #define AT(name) {#name, offsetof(Layer, name)}
 const Field layer_fields[] = {
@@ -97,6 +88,8 @@ static void activate(float *y, int64_t count, int64_t then)
     if (then == GELU_TANH)
         for (int64_t i = 0; i < count; i++)
             y[i] *= 0.5f + 0.5f * tanh_of(y[i] * fmaf(0.035677408f, y[i] * y[i], 0.79788456f));
+    if (then == SWISH)
+        for (int64_t i = 0; i < count; i++) y[i] *= 0.5f + 0.5f * tanh_of(0.5f * y[i]);
 }
 
 static inline void store_some(float *to, Vector x, int64_t count)
@@ -258,7 +251,6 @@ static void multiply_share(void *given)
     }
 }
 
-/* 0, or 1 if there is no memory for the bytes of the tokens. */
 int linear(const Layer *layer, const float *x, int64_t count, float *y, int threads)
 {
     const int64_t inputs = layer->inputs, width = layer->scales == NULL ? 0 : (inputs + 3) / 4 * 4;

@@ -10,11 +10,12 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from regard.nn.native import library
+from regard.nn.native.room import empty
 from regard.nn.native.structs import Layer
 
-Then = Literal["relu", "gelu", "gelu_tanh"]
+Then = Literal["relu", "gelu", "gelu_tanh", "swish"]
 """Activations that a product may apply to what it writes."""
-THENS: dict[Then | None, int] = {None: 0, "relu": 1, "gelu": 2, "gelu_tanh": 3}
+THENS: dict[Then | None, int] = {None: 0, "relu": 1, "gelu": 2, "gelu_tanh": 3, "swish": 4}
 
 
 def available() -> bool:
@@ -57,8 +58,8 @@ class Panels:
             F.pad(added, (0, more)).clone(),
         )
         addresses = (None if each is None else each.data_ptr() for each in self._kept)
-        self._layer = Layer(inputs, self.outputs, *addresses, THENS[then], steps)
-        self._address, self._call = ctypes.addressof(self._layer), made.linear
+        self.layer = Layer(inputs, self.outputs, *addresses, THENS[then], steps)
+        self.address, self._call = ctypes.addressof(self.layer), made.linear
         pointer = ctypes.c_void_p
         self._call.argtypes = [pointer, pointer, ctypes.c_int64, pointer, ctypes.c_int]
 
@@ -72,8 +73,8 @@ class Panels:
                 "numbers, in float32 on the CPU"
             )
         x = x.contiguous()
-        y = x.new_empty(*x.shape[:-1], self.outputs)
+        y = empty(*x.shape[:-1], self.outputs)
         tokens = math.prod(x.shape[:-1])
-        if self._call(self._address, x.data_ptr(), tokens, y.data_ptr(), torch.get_num_threads()):
+        if self._call(self.address, x.data_ptr(), tokens, y.data_ptr(), torch.get_num_threads()):
             raise MemoryError(f"no memory for {tokens} tokens of {x.shape[-1]} numbers in 8 bits")
         return y

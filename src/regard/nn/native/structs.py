@@ -1,8 +1,8 @@
-"""What C is given, field by field as attention.c and linear.c declare it. `check` holds the two equal;
-`missing` is what a library has not that it is asked for."""
+"""What C is given, field by field as attention.h, linear.h and decoder.c declare it. `check` holds the two
+equal; `missing` is what a library has not that it is asked for."""
 
 import ctypes
-from ctypes import c_float, c_int64, c_void_p
+from ctypes import c_double, c_float, c_int64, c_void_p
 
 
 class Attention(ctypes.Structure):
@@ -27,18 +27,69 @@ class Layer(ctypes.Structure):
     )
 
 
+class Norm(ctypes.Structure):
+    _fields_ = (
+        *((name, c_int64) for name in ("kind", "width")),
+        *((name, c_void_p) for name in ("weight", "bias")),
+        ("eps", c_double),
+    )
+
+
+class Heads(ctypes.Structure):
+    _fields_ = (
+        *((name, c_int64) for name in ("heads", "kv_heads", "d_head", "d_value")),
+        *((name, c_void_p) for name in ("input", "output")),
+    )
+
+
+class DecoderLayer(ctypes.Structure):
+    _fields_ = (
+        *((name, Heads) for name in ("own", "other")),
+        *((name, c_void_p) for name in ("inner", "outer")),
+        *((name, Norm) for name in ("own_norm", "other_norm", "feed_forward_norm")),
+    )
+
+
+class Decoder(ctypes.Structure):
+    _fields_ = (
+        *((name, c_int64) for name in ("layers", "d_model", "pre", "widest", "found")),
+        ("each", c_void_p),
+        ("last", Norm),
+    )
+
+
+class Asked(ctypes.Structure):
+    _fields_ = (
+        *((name, c_int64) for name in ("rows", "half")),
+        *((name, c_void_p) for name in ("owners", "slots", "back", "across")),
+        *((name, c_int64) for name in ("own_room", "other_room")),
+        ("grids", c_void_p),
+    )
+
+
 class _Field(ctypes.Structure):
     """vectors.h"""
 
     _fields_ = (("name", ctypes.c_char_p), ("at", c_int64))
 
 
-STRUCTS = {"attention_fields": Attention, "layer_fields": Layer}
+STRUCTS = {
+    "attention_fields": Attention,
+    "layer_fields": Layer,
+    "norm_fields": Norm,
+    "heads_fields": Heads,
+    "decoder_layer_fields": DecoderLayer,
+    "decoder_fields": Decoder,
+    "asked_fields": Asked,
+}
 """By the name under which a library tells the fields of its own."""
 
 
-FUNCTIONS = ("attend", "keep", "linear", "linear_bytes", "linear_panel")
-"""That attention.py and linear.py call."""
+FUNCTIONS = (
+    "attend", "best", "decoder_pass", "decoder_room", "keep", "linear", "linear_bytes", "linear_panel",
+    "log_softmax", "norm",
+)  # fmt: skip
+"""That are called from Python."""
 
 
 def missing(library: ctypes.CDLL) -> list[str]:

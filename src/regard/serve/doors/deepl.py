@@ -12,10 +12,10 @@ from regard.serve.asking import Ask, Json
 from regard.serve.detect import Detected, sources
 from regard.serve.documents import translate_documents
 from regard.serve.doors import Door, Way
-from regard.serve.glossaries import Dictionary, Glossaries, Glossary, read_entries
+from regard.serve.glossaries import Dictionary, Glossary, read_entries
 from regard.serve.languages import CODE, base, name_of, served_pairs, sources_of
-from regard.serve.models import same
-from regard.serve.service import RefusedError
+from regard.serve.line import RefusedError
+from regard.tasks.translation.languages import same
 from regard.text.scanning import Syntax
 from regard.text.terms import Terms
 
@@ -101,14 +101,17 @@ def _terms(ask: Ask, source: str | None, target: str) -> Terms | None:
         return None
     if source is None:
         raise RefusedError("a glossary needs source_lang")
-    glossaries = ask.kept(Glossaries)
+    glossaries = ask.service.glossaries
     found = [glossaries.get(each).dictionary(source, target) for each in ids]
     if len(found) == 1:
         return found[0].terms
     entries: dict[str, str] = {}
     for each in reversed(found):  # the first counts
         entries |= each.entries
-    return Terms(entries)
+    exact, any_case = (
+        {term for each in found for term in getattr(each, name)} for name in ("exact", "any_case")
+    )
+    return Terms(entries, exact=exact, any_case=any_case)
 
 
 async def languages(ask: Ask) -> Response:
@@ -146,7 +149,11 @@ async def pairs(ask: Ask) -> Response:
 
 
 def _glossary(ask: Ask) -> Glossary:
-    return ask.kept(Glossaries).get(ask.request.path_params["id"])
+    return ask.service.glossaries.get(ask.request.path_params["id"])
+
+
+def _changing(ask: Ask) -> Glossary:
+    return ask.service.glossaries.changing(ask.request.path_params["id"])
 
 
 def _dictionary(ask: Ask, plain: Any = None) -> Dictionary:
@@ -196,12 +203,12 @@ def _told_whole(glossary: Glossary) -> dict[str, Any]:
 
 
 async def create(ask: Ask) -> Response:
-    glossary = ask.kept(Glossaries).add(Glossary(_name(ask), [_dictionary(ask)]))
+    glossary = await ask.service.glossaries.keep(Glossary(_name(ask), [_dictionary(ask)]))
     return Json(_told(glossary), status_code=201)
 
 
 async def listed(ask: Ask) -> Response:
-    single = [each for each in ask.kept(Glossaries) if len(each.dictionaries) == 1]
+    single = [each for each in ask.service.glossaries if len(each.dictionaries) == 1]
     return Json({"glossaries": [_told(each) for each in single]})
 
 
@@ -218,7 +225,7 @@ async def entries(ask: Ask) -> Response:
 
 
 async def delete(ask: Ask) -> Response:
-    ask.kept(Glossaries).remove(_glossary(ask).id)
+    await ask.service.glossaries.remove(_changing(ask).id)
     return Response(status_code=204)
 
 
@@ -228,11 +235,11 @@ async def create_whole(ask: Ask) -> Response:
         glossary.put(_dictionary(ask, each), merge=True)
     if not glossary.dictionaries:
         raise RefusedError("dictionaries is empty: a glossary needs one at least")
-    return Json(_told_whole(ask.kept(Glossaries).add(glossary)), status_code=201)
+    return Json(_told_whole(await ask.service.glossaries.keep(glossary)), status_code=201)
 
 
 async def list_whole(ask: Ask) -> Response:
-    return Json({"glossaries": [_told_whole(each) for each in ask.kept(Glossaries)]})
+    return Json({"glossaries": [_told_whole(each) for each in ask.service.glossaries]})
 
 
 async def get_whole(ask: Ask) -> Response:
@@ -241,13 +248,13 @@ async def get_whole(ask: Ask) -> Response:
 
 async def edit(ask: Ask) -> Response:
     """A new name, or entries that are added."""
-    glossary = _glossary(ask)
+    glossary = _changing(ask)
     new = [_dictionary(ask, each) for each in ask.value("dictionaries", list, [])]
     if "name" in ask.fields:
         glossary.name = _name(ask)
     for each in new:
         glossary.put(each, merge=True)
-    return Json(_told_whole(glossary))
+    return Json(_told_whole(await ask.service.glossaries.keep(glossary)))
 
 
 async def entries_of(ask: Ask) -> Response:
@@ -267,15 +274,19 @@ async def entries_of(ask: Ask) -> Response:
 
 
 async def replace(ask: Ask) -> Response:
-    return Json(_about(_glossary(ask).put(_dictionary(ask))))
+    glossary = _changing(ask)
+    put = glossary.put(_dictionary(ask))
+    await ask.service.glossaries.keep(glossary)
+    return Json(_about(put))
 
 
 async def remove(ask: Ask) -> Response:
-    glossary = _glossary(ask)
+    glossary = _changing(ask)
     dictionary = glossary.dictionary(_code(ask, "source_lang"), _code(ask, "target_lang"))
     if len(glossary.dictionaries) == 1:
         raise RefusedError("it is the glossary's only dictionary: delete the glossary")
     glossary.dictionaries.remove(dictionary)
+    await ask.service.glossaries.keep(glossary)
     return Response(status_code=204)
 
 

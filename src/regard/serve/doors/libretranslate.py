@@ -3,6 +3,7 @@
 NeMo Curator asks the same path for {"texts", "src_lang", "tgt_lang"} and reads {"translations"}.
 """
 
+import asyncio
 import re
 import secrets
 import time
@@ -14,12 +15,15 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
+from regard.documents.registry import endings, open_document
 from regard.serve.asking import Ask, Json
 from regard.serve.detect import Detected, candidates, sources
-from regard.serve.documents import translate_documents
+from regard.serve.documents import translate_documents, translate_opened
 from regard.serve.doors import Door, Way
 from regard.serve.languages import CODE, name_of, served_pairs, sources_of
-from regard.serve.service import RefusedError
+from regard.serve.line import RefusedError
+from regard.tasks.translation.languages import same
+from regard.text import DataError
 from regard.text.scanning import Syntax
 
 FILES: dict[str, tuple[Literal["text", "html"], str]] = {
@@ -131,26 +135,57 @@ class _Files:
 async def translate_file(ask: Ask) -> Response:
     upload = ask.upload("file")
     name = re.sub(r"[^\w.\- ]", "_", (upload.filename or "").replace("\\", "/").rpartition("/")[2])[-100:]
-    ending = re.search(r"\.\w+$", name.lower())
-    if ending is None or ending[0] not in FILES:
+    found = re.search(r"\.\w+$", name.lower())
+    ending = found[0] if found else ""
+    if ending not in _endings():
         raise RefusedError(
-            f"{name or 'the file'}: {ending[0] if ending else 'a name without an ending'} is not supported; "
-            f"there are {', '.join(FILES)}"
+            f"{name or 'the file'}: {ending or 'a name without an ending'} is not supported; "
+            f"there are {', '.join(_endings())}"
         )
     source, target = _languages(ask, "source", "target")
+    raw = await upload.read()
+    work = _translate_text if ending in FILES else _translate_document
+    content, media = await work(ask, name, ending, raw, source, target)
+    until = time.monotonic() + KEPT_SECONDS
+    file = _File(f"{name[: -len(ending)]}_{target}{ending}", content, media, until)
+    key = ask.kept(_Files).put(file)
+    return Json({"translatedFileUrl": f"{ask.request.base_url}download_file/{key}"})
+
+
+def _endings() -> list[str]:
+    return [*dict.fromkeys([*FILES, *endings()])]
+
+
+async def _translate_text(
+    ask: Ask, name: str, ending: str, raw: bytes, source: str, target: str
+) -> tuple[bytes, str]:
     try:
-        text = (await upload.read()).decode()
+        text = raw.decode()
     except UnicodeDecodeError as error:
         raise RefusedError(f"{name}: byte {error.start} is not UTF-8; save the file as UTF-8") from error
     ask.check_texts([text])
-    kind, media = FILES[ending[0]]
+    kind, media = FILES[ending]
     (language,) = await _sources(ask, [text], source, target)
     found = await translate_documents(ask, [text], [language.language], target, Syntax(kind=kind))
-    until = time.monotonic() + KEPT_SECONDS
-    stem = name[: -len(ending[0])]
-    file = _File(f"{stem}_{target}{ending[0]}", found[0][0].encode(), media, until)
-    key = ask.kept(_Files).put(file)
-    return Json({"translatedFileUrl": f"{ask.request.base_url}download_file/{key}"})
+    return found[0][0].encode(), f"{media}; charset=utf-8"
+
+
+async def _translate_document(
+    ask: Ask, name: str, ending: str, raw: bytes, source: str, target: str
+) -> tuple[bytes, str]:
+    """What the file says of its languages goes before a guess."""
+    try:
+        opened = await asyncio.to_thread(open_document, name, raw, settings={"target_language": target})
+        texts = [each.block.view().text for each in opened.segments if each.state == "new"]
+        ask.check_texts(["\n".join(texts)])
+        if opened.target_language and not same(opened.target_language, target):
+            raise RefusedError(f"{name} is to be in {opened.target_language!r}, not {target!r}: ask for that")
+        source = opened.source_language or source if source == "auto" else source
+        (language,) = await _sources(ask, ["\n".join(texts)], source, target)
+        content = await translate_opened(ask, opened, language.language, target)
+    except DataError as error:
+        raise RefusedError(str(error)) from error
+    return content, "application/octet-stream"
 
 
 async def download_file(ask: Ask) -> Response:
@@ -158,7 +193,7 @@ async def download_file(ask: Ask) -> Response:
     if file is None:
         raise RefusedError("no such file: translated files are kept for an hour", 404)
     headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(file.name)}"}
-    return Response(file.content, media_type=f"{file.kind}; charset=utf-8", headers=headers)
+    return Response(file.content, media_type=file.kind, headers=headers)
 
 
 async def settings(ask: Ask) -> Response:
@@ -175,7 +210,7 @@ async def settings(ask: Ask) -> Response:
             "keyRequired": ask.keys_needed,
             "suggestions": False,
             "filesTranslation": True,
-            "supportedFilesFormat": [*FILES],
+            "supportedFilesFormat": _endings(),
             "language": {"source": named[0], "target": named[1]},
         }
     )

@@ -15,8 +15,8 @@ from starlette.responses import Response, StreamingResponse
 from regard.decode import DecodeConfig
 from regard.serve.asking import LOG, Ask, Json
 from regard.serve.doors import Door, Way
+from regard.serve.line import RefusedError
 from regard.serve.models import Served
-from regard.serve.service import RefusedError
 from regard.tasks.language.continuation import Written
 
 REASONS = {"end": "stop", "stop": "stop", "length": "length"}

@@ -6,25 +6,25 @@ from starlette.responses import Response
 
 from regard.serve.asking import Ask, Json
 from regard.serve.doors import Door, Way
-from regard.serve.service import RefusedError
+from regard.serve.line import RefusedError
 from regard.tasks.registry import get_task
 
 
 async def translate(ask: Ask) -> Response:
     texts, several = ask.texts("texts")
-    name, source, target = (ask.value(key, str) for key in ("model", "source", "target"))
-    models = ask.service.models
-    served = models.pair(source, target) if name is None and target else models.named(name, ["translate"])
+    source, target = (ask.value(key, str) for key in ("source", "target"))
+    served = ask.translator(source, target)
     decoding = {
         "beam": ask.whole("beam", served.predictor.decoding.beam, 16),
         "n_best": ask.whole("n_best", 1, ask.service.limits.alternatives),
         "length_penalty": ask.number("length_penalty", None, -10, 10),
     }
-    found = await ask.service.translate(
+    found = await ask.service.translate_remembering(
         served,
         ask.caller,
         texts,
-        to=target,
+        source=source,
+        target=target,
         decoding=decoding,
         align=ask.value("align", bool, False),
         split=ask.value("split", str, "auto"),

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from regard.serve.asking import Ask, Json
 from regard.serve.doors import Door, Way
-from regard.serve.service import RefusedError
+from regard.serve.line import RefusedError
 
 TYPES = {413: "Validation", 422: "Tokenizer", 429: "Overloaded", 503: "Unhealthy"}
 

@@ -21,12 +21,12 @@ from rich.table import Table
 from rich.text import Text
 
 from regard.config import ConfigError
+from regard.disk import write_text
 from regard.tasks.base.calibration import Calibration
 from regard.tasks.base.metrics import ClassFigures, CountArray
 from regard.tasks.base.task import EvaluateOptions
 from regard.tasks.base.terminal import say
 from regard.text import Origin
-from regard.train.checkpoint import write_text
 
 ENDINGS = (".tsv", ".csv", ".jsonl")
 MOST_LABELS = 30

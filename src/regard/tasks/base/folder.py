@@ -21,7 +21,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from regard.config import ConfigError, from_dict
+from regard.config import from_dict
+from regard.disk import replace, write_text
 from regard.nn.packed import Product
 from regard.nn.quantized import quantize
 from regard.plugins import LOADED, load_installed, needed
@@ -41,7 +42,6 @@ from regard.tasks.base.guards import (
 )
 from regard.tasks.base.header import check_fits, check_small, read_header, sketched, whole
 from regard.text import Tokenizer
-from regard.train.checkpoint import replace, write_text
 from regard.train.digests import KEY, of_config, of_text, of_weights
 from regard.train.trainer import CHECKPOINT
 
@@ -61,7 +61,6 @@ __all__ = [
     "read_shape",
     "read_tokenizer",
     "require_task",
-    "settled_tokenizer",
     "whole",
     "write_config",
     "write_digested",
@@ -180,25 +179,6 @@ def clear(folder: Path) -> None:
     """Make room for a run that takes the place of the one there."""
     for name in (CHECKPOINT, WEIGHTS, METRICS):
         (folder / name).unlink(missing_ok=True)
-
-
-def settled_tokenizer(folder: Path, wanted: str, *, begun: bool, make: Callable[[], Tokenizer]) -> Tokenizer:
-    """The tokenizer in the folder if it is of this text and these settings, whose fingerprint is `wanted`; or
-    else a new one, unless the run is `begun`."""
-    mark = folder / "tokens.of"
-    if mark.exists() and mark.read_text(encoding="utf-8") == wanted and (folder / "tokenizer.json").exists():
-        return Tokenizer.load(folder)
-    if begun:
-        raise ConfigError(
-            f"{folder}: begun with other text, or other settings of [data] or [tokenizer]; resume with the "
-            "recipe that began it, or choose another --out"
-        )
-    tokenizer = make()
-    folder.mkdir(parents=True, exist_ok=True)
-    mark.unlink(missing_ok=True)  # it is of the one before
-    tokenizer.save(folder / "tokenizer.json")
-    write_text(mark, wanted)
-    return tokenizer
 
 
 def check_backed(folder: Path, build: Callable[[], nn.Module]) -> None:

@@ -47,6 +47,7 @@ def timed(job: Job, trainer: Trainer) -> Timing:
             for _, part in job.feed.parts(number):
                 job.loss(part.to(device))
 
+    trainer.compile()
     steps = [_seconds(job, step, number) for number in range(1, DRY_STEPS + 1)]
     passes = [_seconds(job, once, number) for number in range(1, DRY_STEPS + 1)]
     wanted = job.recipe.train.minutes or job.solve is not None

@@ -15,6 +15,8 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from regard.config import ConfigError
+from regard.disk import write_text
+from regard.nn.adapter import merge
 from regard.nn.layers import BatchNorm
 from regard.tasks.base.feed import PlannedFeed
 from regard.tasks.base.folder import (
@@ -27,7 +29,6 @@ from regard.tasks.base.folder import (
     write_weights,
 )
 from regard.tasks.base.recipe import recipe_text
-from regard.train.checkpoint import write_text
 from regard.train.curve import draw_curve
 from regard.train.objectives import Sums
 from regard.train.ranks import Ranks
@@ -79,6 +80,8 @@ class Job:
     """Figures of the model as it stands on the test text, as metrics.json has them, and as lines to read."""
     factor: Callable[[str], float] | None = None
     """Of the learning rate of the parameter of this name."""
+    write: Callable[[Path, Mapping[str, Tensor]], None] = write_weights
+    """Writes what is worth keeping into the folder."""
     solve: Callable[[], None] | None = None
     """Instead of training: give the model its weights at once."""
     shortcut: Shortcut | None = None
@@ -95,7 +98,7 @@ class Job:
 
 def build_trainer(job: Job, folder: Path, console: Console) -> Trainer:
     def keep(weights: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-        write_weights(folder, weights)
+        job.write(folder, weights)
         if job.learned is not None:
             write_config(folder, job.recipe.task, {**job.about, **job.learned(facts["valid"])})
         name, way = job.metric
@@ -106,7 +109,12 @@ def build_trainer(job: Job, folder: Path, console: Console) -> Trainer:
         raise ConfigError(
             "norm kind 'batch' on several processes: each would have a mean of its own; train in one process"
         )
-    trainer = Trainer(
+    if recipe.average.start and not getattr(recipe.model, "start", ""):
+        raise ConfigError(
+            f"average.start={recipe.average.start}, but without model.start there is nothing worth keeping: "
+            "leave it out, or name a folder to start from"
+        )
+    return Trainer(
         job.model,
         job.loss,
         job.feed,
@@ -123,12 +131,10 @@ def build_trainer(job: Job, folder: Path, console: Console) -> Trainer:
         validate=job.validate,
         keep=keep,
         factor=job.factor,
+        compile=job.loss.compile,
         unit=job.unit,
         perplexity=job.perplexity,
     )
-    if trainer.compiled:
-        job.loss.compile()
-    return trainer
 
 
 def train(job: Job, folder: Path, console: Console, *, begun: bool) -> Outcome:
@@ -181,6 +187,7 @@ def _describe(job: Job, folder: Path) -> None:
 def _test(job: Job, folder: Path, console: Console, *, compiled: bool) -> None:
     if job.test is None:
         return
+    merge(job.model)
     load_weights(folder, job.model)
     job.model.eval()
     with uncompiled(compiled):

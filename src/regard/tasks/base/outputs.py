@@ -65,13 +65,22 @@ class Assignment:
 @contextmanager
 def written_whole(path: Path) -> Iterator[TextIO]:
     """A text file that gets its name when it is whole; packed as its ending says."""
+    with _renamed(path, "wt", encoding="utf-8", newline="") as file:
+        yield file
+
+
+def write_bytes_whole(path: Path, raw: bytes) -> None:
+    """The same, of bytes."""
+    with _renamed(path, "wb") as file:
+        file.write(raw)
+
+
+@contextmanager
+def _renamed(path: Path, mode: str, **how: Any) -> Iterator[Any]:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.partial")
     try:
-        with (
-            full_disk(path),
-            _OPEN.get(path.suffix, open)(partial, "wt", encoding="utf-8", newline="") as file,
-        ):
+        with full_disk(path), _OPEN.get(path.suffix, open)(partial, mode, **how) as file:
             yield file
         partial.replace(path)
     finally:
@@ -151,6 +160,10 @@ def _assignment(
     source: Source, name: str, into: str | None, inside: bool, as_json: bool, behind: str
 ) -> Assignment:
     form: Format = "jsonl" if as_json else source.format
+    if source.document is not None and as_json:
+        raise ConfigError(f"--json is of lines and tables, but {source.name} is a document: leave it out")
+    if source.document is not None and into is not None:
+        return Assignment(source, Path(into) / name if inside else Path(into), form)
     if into is None:
         return Assignment(source, None, form)
     if inside:

@@ -1,17 +1,18 @@
 """Parallel text: which files hold it, and its pairs split by split."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, get_args
 
-from regard.config import ConfigError, check_choices
+from regard.config import ConfigError, check_choices, to_dict
 from regard.tasks.base.files import TextFilesConfig
 from regard.tasks.base.splits import Split, Splits, check_hold_out
 from regard.text import OnError, Pair, Skipped, Table, read_pairs, read_table_pairs
 from regard.text.tables import Format
+from regard.text.tmx import is_tmx, read_tmx
 
 CHUNK = 10_000
 """Pairs that are encoded at once."""
@@ -19,15 +20,17 @@ CHUNK = 10_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PairFiles:
-    """Two files side by side, or two columns of a table. In a recipe also written as a list:
-    ["train.en", "train.de"], or ["train.en", "train.de", "de"] with the language token of the target."""
+    """Two files side by side, two columns of a table, or two languages of a translation memory. In a recipe
+    also written as a list: ["train.en", "train.de"], or ["train.en", "train.de", "de"] with the language
+    token of the target; a memory is ["memory.tmx", "en", "de"]."""
 
     source: str | int
-    """The file of the source sentences; of a table, the column: its name, or its number from 0."""
+    """The file of the source sentences; of a table, the column: its name, or its number from 0; of TMX, the
+    language."""
     target: str | int
-    """The file of the translations; of a table, the column."""
+    """The file of the translations; of a table, the column; of TMX, the language."""
     table: str | None = None
-    """A TSV, CSV, JSONL, Parquet or Arrow file that has both."""
+    """A TSV, CSV, JSONL, Parquet, Arrow or TMX file that has both."""
     format: Format | None = None
     """Of the table, where its name does not tell."""
     to: str | None = None
@@ -39,6 +42,15 @@ class PairFiles:
                 f"source={self.source!r} and target={self.target!r} are no files: "
                 "columns need a table beside them"
             )
+        if self.tmx and not (isinstance(self.source, str) and isinstance(self.target, str)):
+            raise ValueError(
+                f"source={self.source!r} and target={self.target!r} of {self.table} must be languages: "
+                "'en', 'de'"
+            )
+
+    @property
+    def tmx(self) -> bool:
+        return self.table is not None and self.format is None and is_tmx(self.table)
 
     def paths(self, root: Path) -> list[Path]:
         return [
@@ -49,6 +61,8 @@ class PairFiles:
         """Takes `on_error` and `skipped`."""
         if self.table is None:
             return partial(read_pairs, *self.paths(root), encoding=how.encoding)
+        if self.tmx:  # which says its encoding itself
+            return partial(read_tmx, root / self.table, source=str(self.source), target=str(self.target))
         rows = Table(
             path=root / self.table, format=self.format, encoding=how.encoding, separator=how.separator
         )
@@ -82,11 +96,127 @@ class PairsConfig(TextFilesConfig):
         check_hold_out(self.hold_out, self.valid)
 
     @property
+    def general(self) -> "PairsConfig | None":
+        """What is mixed in, if anything is."""
+        return None
+
+    @property
     def languages(self) -> tuple[str, ...]:
-        every = [files.to for files in (*self.train, *self.valid, *self.test)]
+        mixed = () if self.general is None else self.general.train
+        every = [files.to for files in (*self.train, *mixed, *self.valid, *self.test)]
         if any(every) and not all(every):
             raise ConfigError("some files of data name a target language and some do not: name it for all")
         return tuple(sorted({language for language in every if language}))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MixConfig:
+    train: tuple[PairFiles, ...] = ()
+    """General text to learn from beside one's own, so that it is not forgotten: [source, target], or a list
+    of such lists."""
+    share: float = 0.5
+    """Of the target tokens of an epoch, how much is general text. An epoch has all of the own text."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1:
+            raise ValueError(f"share={self.share} must be above 0 and below 1: leave data.mix out for none")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FuzzyConfig:
+    share: float = 0.0
+    """How many of the training sources are looked up in a memory; the translation of the nearest other text
+    then stands behind them."""
+    memory: str = ""
+    """The memory (regard memory import); unless given, the training text itself."""
+    languages: str = ""
+    """Of the memory, if it has several: "en:de"."""
+    at_least: int = 70
+    """The lowest score of a match."""
+    seed: int = 0
+    """Which sources are looked up."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share <= 1:
+            raise ValueError(f"share={self.share} must be between 0 and 1")
+        if not 1 <= self.at_least <= 99:
+            raise ValueError(f"at_least={self.at_least} must be between 1 and 99: 100 is the text itself")
+        if self.memory and not self.share:
+            raise ValueError(f"memory={self.memory!r} is not used without a share: give one, as in share=0.5")
+        if self.languages and not self.memory:
+            raise ValueError(f"languages={self.languages!r} are a memory's: name it, or leave them out")
+        check_pair(self.languages)
+
+    @property
+    def pair(self) -> tuple[str | None, str | None]:
+        return pair_of(self.languages)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TermsConfig:
+    share: float = 0.0
+    """How many of the training sources are told, inside the text, what some of their words become."""
+    glossary: str = ""
+    """Which words: those of a glossary (TSV, CSV, TBX, or a memory) that a pair has on both sides; unless
+    given, words that come together in the training text."""
+    languages: str = ""
+    """Of the glossary, if it has several: "en:de"."""
+    seed: int = 0
+    """Which sources, and which of their words."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share <= 1:
+            raise ValueError(f"share={self.share} must be between 0 and 1")
+        if self.glossary and not self.share:
+            raise ValueError(
+                f"glossary={self.glossary!r} is not used without a share: give one, as in share=0.5"
+            )
+        if self.languages and not self.glossary:
+            raise ValueError(f"languages={self.languages!r} are a glossary's: name it, or leave them out")
+        check_pair(self.languages)
+
+    @property
+    def pair(self) -> tuple[str | None, str | None]:
+        return pair_of(self.languages)
+
+
+def pair_of(languages: str) -> tuple[str | None, str | None]:
+    source, _, target = languages.partition(":")
+    return source or None, target or None
+
+
+def check_pair(languages: str) -> None:
+    if languages and not all(pair_of(languages)):
+        raise ValueError(f"languages={languages!r}: give the source's and the target's, as in 'en:de'")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MixedPairsConfig(PairsConfig):
+    mix: MixConfig = field(default_factory=MixConfig)
+    """General text beside one's own."""
+    fuzzy: FuzzyConfig = field(default_factory=FuzzyConfig)
+    """Near matches of a memory behind the sources."""
+    terms: TermsConfig = field(default_factory=TermsConfig)
+    """What words become, inside the sources."""
+
+    @property
+    def general(self) -> PairsConfig | None:
+        if not self.mix.train:
+            return None
+        files = self.mix.train
+        # it has files to validate on, so that nothing is held out
+        return replace(self, train=files, valid=files, test=(), hold_out=0, mix=MixConfig())
+
+
+def settings_of(config: PairsConfig) -> dict[str, Any]:
+    """What decides the text, wherever it lies, as plain data."""
+    plain = to_dict(replace(config, root=""))
+    if config.general is None:
+        plain.pop("mix", None)  # as it was before there were any
+    for name in ("fuzzy", "terms"):
+        if not plain.get(name, {}).get("share"):
+            plain.pop(name, None)
+    return plain
 
 
 def plain_files(given: Any) -> Any:
@@ -101,9 +231,12 @@ def plain_files(given: Any) -> Any:
 def _plain(item: Any) -> Any:
     if not isinstance(item, list | tuple):
         return item
+    if len(item) == 3 and isinstance(item[0], str) and is_tmx(item[0]):
+        return dict(zip(("table", "source", "target"), item, strict=True))
     if len(item) not in (2, 3) or not all(isinstance(name, str) for name in item):
         raise ConfigError(
-            f"{list(item)!r} is no pair of files: write [source, target] or [source, target, language]"
+            f"{list(item)!r} is no pair of files: write [source, target], [source, target, language] "
+            "or [memory.tmx, source language, target language]"
         )
     return dict(zip(("source", "target", "to"), item, strict=False))
 
@@ -113,7 +246,7 @@ class Corpus:
 
     def __init__(self, config: PairsConfig, where: Path) -> None:
         """`where` is the folder that relative paths start from."""
-        self.config = config
+        self.config, self._where = config, where
         self.root = where / config.root
         self._splits: Splits[tuple[Pair, str | None]] = Splits(
             {split: [self._with_language(files) for files in self.files(split)] for split in get_args(Split)},
@@ -149,6 +282,12 @@ class Corpus:
         """Pairs in the training files, held-out ones included."""
         return self._splits.size
 
+    @cached_property
+    def general(self) -> "Corpus | None":
+        """What is mixed in, all of it to learn from."""
+        config = self.config.general
+        return None if config is None else Corpus(config, self._where)
+
     def _with_language(self, files: PairFiles) -> Callable[..., Iterator[tuple[Pair, str | None]]]:
         read = files.reader(self.root, self.config)
         return lambda **how: ((pair, files.to) for pair in read(**how))
@@ -157,3 +296,9 @@ class Corpus:
 def texts(corpus: Corpus, split: Split) -> Iterator[str]:
     """Both sides of all pairs, for a tokenizer."""
     return chain.from_iterable((pair.source, pair.target) for pair, _ in corpus.pairs(split))
+
+
+def texts_to_learn(corpus: Corpus) -> Iterator[str]:
+    """The same of all that is learned from, general text too."""
+    every = [corpus] if corpus.general is None else [corpus, corpus.general]
+    return chain.from_iterable(texts(each, "train") for each in every)

@@ -16,10 +16,11 @@ from regard.models.headed import Headed
 from regard.nn.stacks import is_static
 from regard.tasks.base.encoders import build, find_start, rate_factor
 from regard.tasks.base.faster import Precision
-from regard.tasks.base.folder import clear, settled_tokenizer
+from regard.tasks.base.folder import clear
 from regard.tasks.base.job import Job
 from regard.tasks.base.reading import Reader
 from regard.tasks.base.recipe import Written
+from regard.tasks.base.tokens import settled_tokenizer
 from regard.text import Tokenizer
 from regard.train.ranks import Ranks
 

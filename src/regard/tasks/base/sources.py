@@ -46,6 +46,8 @@ class Source:
     options: FileOptions = AS_NAMED
     texts: tuple[str, ...] | None = None
     """What was typed itself, instead of a file."""
+    document: str | None = None
+    """The format of a document that is translated as a whole."""
 
     @property
     def name(self) -> str:

@@ -143,6 +143,9 @@ class Task:
     on, more being better; so that two models can be compared example by example."""
     check: Callable[..., Report] | None = None
     """What training looks at first, the text of a recipe: check(written, examples=, tokens=)."""
+    ahead: Callable[[Written[Any], Path], None] | None = None
+    """What of `prepare` needs no torch: ahead(written, folder) leaves in the folder what `prepare` will look
+    for there, the tokenizer and the token stores."""
     doctor: Callable[..., Report] | None = None
     """The data doctor, `regard check`: doctor(written, examples=, vectors=), where `vectors` makes some of
     texts by a model. Unless given, `check` is."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from regard.train.checkpoint import replace
+from regard.disk import replace
 
 Unit = npt.NDArray[np.float32]
 """Rows of length 1, or 0."""

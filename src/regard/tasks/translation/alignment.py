@@ -73,12 +73,11 @@ def check_attention(model: Seq2Seq, layer: int | None = None) -> int:
 
 
 @torch.no_grad()
-def cross_attention(model: Seq2Seq, source: Packed, target: Packed, layer: int | None = None) -> list[Tensor]:
+def cross_attention(model: Seq2Seq, memory: Memory, target: Packed, layer: int | None = None) -> list[Tensor]:
     """For each pair a matrix [query, key]: row i is how much each source token weighs while the decoder reads
     target token i, and predicts the next. Without a `layer`, the last one, or in a deep decoder the last but
-    one."""
+    one. `memory` is what the encoder made of the sources."""
     chosen = check_attention(model, layer)
-    memory = model.encoder.remember(source.ids, source.layout)
     x = model.decoder.embedding(target.ids, target.layout.positions, target.layout.longest)
     body = model.decoder.body
     if isinstance(body, RecurrentDecoder):

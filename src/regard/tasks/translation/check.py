@@ -7,8 +7,9 @@ from typing import Any
 
 from regard.config import ConfigError
 from regard.tasks.base.doctor import SPLITS, strict
-from regard.tasks.base.pairs import Corpus, texts
+from regard.tasks.base.pairs import Corpus, texts_to_learn
 from regard.tasks.base.recipe import Written
+from regard.tasks.translation import fuzzy, inline
 from regard.tasks.translation.recipe import TranslateRecipe
 from regard.text import DataError, Tokenizer, read_pairs
 from regard.text.doctor import Report, Vectors, examine
@@ -20,19 +21,34 @@ def check_recipe(written: Written[Any], *, examples: int = 3, tokens: bool = Tru
     data = written.checked.data
     corpus = Corpus(data, written.where)
     splits: dict[str, Any] = {split: corpus.readers(split) for split in SPLITS if corpus.files(split)}
-    tokenizer = _tokenizer(written) if tokens else None
+    if corpus.general is not None:
+        splits["train"] += corpus.general.readers("train")
+    tokenizer, notes = _tokenizer(written) if tokens else (None, ())
     longest = None if tokenizer is None else data.longest - 2  # the end, and the start or a language token
-    return strict(examine(splits, tokenizer=tokenizer, longest=longest, examples=examples), data)
+    report = strict(examine(splits, tokenizer=tokenizer, longest=longest, examples=examples), data)
+    lenient = Corpus(replace(data, on_error="skip"), written.where)
+    return replace(report, notes=(*notes, *(_expected(lenient) if tokens else ())))
 
 
-def _tokenizer(written: Written[TranslateRecipe]) -> Tokenizer | None:
-    """None where there is no text to learn one from: the doctor says why."""
+def _expected(corpus: Corpus) -> tuple[str, ...]:
+    return (*fuzzy.expected(corpus), *inline.expected(corpus))
+
+
+def _tokenizer(written: Written[TranslateRecipe]) -> tuple[Tokenizer | None, tuple[str, ...]]:
+    """And what is to be said of the model that it comes from, if it does. None where there is no text to
+    learn one from: the doctor says why."""
+    if written.checked.model.start:
+        from regard.tasks.translation.start import described, find_start  # with torch
+
+        start, _ = find_start(written.checked, written)
+        if start is not None:
+            return start.tokenizer, (described(start, written.checked.model.start),)
     whole = Corpus(replace(written.checked.data, on_error="skip"), written.where)
     try:
         recipe = written.completed(whole.size, 1, cuda=False)
-        return Tokenizer.train(texts(whole, "train"), recipe.tokenizer)
+        return Tokenizer.train(texts_to_learn(whole), recipe.tokenizer), ()
     except DataError:
-        return None
+        return None, ()
 
 
 def doctor(written: Written[Any], *, examples: int = 3, vectors: Vectors | None = None) -> Report:

@@ -1,5 +1,6 @@
 """What translation adds to the command line. Imports no torch."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -17,8 +18,16 @@ from regard.tasks.base.options import (
     command,
 )
 
+From = Annotated[
+    str | None, typer.Option("--from", help="Source language of a model that is told it, as NLLB is.")
+]
 
-@command("regard.tasks.translation.commands", decoding=DECODING, files=FILES)
+
+@command(
+    "regard.tasks.translation.commands",
+    decoding=DECODING,
+    files=tuple(name for name in FILES if name != "format"),
+)
 def translate(
     model: Model,
     inputs: Inputs = None,
@@ -28,7 +37,29 @@ def translate(
     ] = False,
     as_json: JsonLines = False,
     into: Into = None,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="Where names do not tell: lines, csv, tsv, jsonl, or a document: po, xliff, tmx, ...",
+        ),
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Of documents: nothing is taken from --out that is there already.")
+    ] = False,
+    report: Annotated[
+        Path | None, typer.Option("--report", help="Of documents: what was done, as a JSON file.")
+    ] = None,
+    keep_numbers: Annotated[
+        bool,
+        typer.Option("--keep-numbers", help="Of documents: numbers stay as they are."),
+    ] = False,
+    set: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Of documents: a setting of their format, KEY=VALUE; may be repeated."),
+    ] = None,
     to: To = None,
+    source_language: From = None,
     too_long: Annotated[
         Literal["split", "warn", "error"],
         typer.Option("--too-long", help="Lines past the model's length: split by sentence, warn, error."),
@@ -40,12 +71,39 @@ def translate(
             help="Lines of several sentences, one by one; auto: where training had single ones.",
         ),
     ] = "auto",
+    glossary: Annotated[
+        Path | None,
+        typer.Option("--glossary", help="Terms that must become what it says: TSV, CSV, TBX, or a memory."),
+    ] = None,
+    inflected: Annotated[
+        bool,
+        typer.Option(
+            "--inflected/--exact-terms", help="Other forms of a term, which the model wrote, count."
+        ),
+    ] = True,
+    memory: Annotated[
+        Path | None, typer.Option("--memory", help="A memory (regard memory import); --json lists matches.")
+    ] = None,
+    memory_use: Annotated[
+        Literal["exact", "never"],
+        typer.Option("--memory-use", help="Whether what the memory has is taken as it is, or only listed."),
+    ] = "exact",
+    languages: Annotated[
+        str | None,
+        typer.Option("--languages", help="Of the memory and the glossary, if they have several: en:de"),
+    ] = None,
+    flags: Annotated[
+        bool, typer.Option("--flags", help="What somebody should look at; in JSON, or as a column.")
+    ] = False,
     suppress: Annotated[list[str] | None, typer.Option("--suppress", help="A word that never comes.")] = None,
     greedy: Annotated[bool, typer.Option("--greedy", help="The likeliest token each time.")] = False,
     engine: Annotated[
         Literal["regard", "ctranslate2"],
         typer.Option("--engine", help="ctranslate2: for a folder of regard export --to ctranslate2."),
     ] = "regard",
+    adapter: Annotated[
+        Path | None, typer.Option("--adapter", help="What a training with model.adapter.rank has learned.")
+    ] = None,
     precision: Precision = None,
     batch_tokens: Annotated[
         int | None,
@@ -53,7 +111,8 @@ def translate(
     ] = None,
     device: Device = "auto",
 ) -> None:
-    """Translate texts, files or standard input, line by line; of a table, a column, and the rest is kept.
+    """Translate texts, files or standard input, line by line; of a table, a column, and the rest is kept;
+    documents (PO, XLIFF, TMX, ...) whole, in their own format.
 
     With --n-best, lines are i ||| text ||| score."""
 
@@ -64,6 +123,7 @@ def align(
     source: Annotated[str, typer.Argument(help="A sentence.")],
     target: Annotated[str | None, typer.Argument(help="Its translation; unless given, the model's.")] = None,
     to: To = None,
+    source_language: From = None,
     device: Device = "auto",
 ) -> None:
     """Draw which word of a translation comes from which word of the source."""

@@ -2,14 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from rich.console import Console
 
-from regard.config import ConfigError
+from regard.config import ConfigError, override
 from regard.decode import DecodeConfig
+from regard.memory import Memory, read_glossary, recall
+from regard.memory.recall import Use
+from regard.memory.store import NEAR
 from regard.tasks.base.decoding import changed
 from regard.tasks.base.faster import Precision
 from regard.tasks.base.formats import AS_NAMED, FileOptions
@@ -19,17 +23,25 @@ from regard.tasks.base.recipe import read_recipe
 from regard.tasks.base.task import EvaluateOptions
 from regard.tasks.base.terminal import counting, say
 from regard.tasks.translation.alignment import draw
+from regard.tasks.translation.document_files import (
+    DocumentOptions,
+    read_as,
+    source_or_document,
+    translate_files,
+)
 from regard.tasks.translation.engine import Split, TooLong
 from regard.tasks.translation.evaluate import compare, render_comparison, render_scores, score
+from regard.tasks.translation.languages import pair_of
 from regard.tasks.translation.lines import (
     SHORTEN,
     LineCounts,
     translate_lines,
     translate_table,
 )
+from regard.tasks.translation.opening import open_translator
 from regard.tasks.translation.recipe import RECIPE
 from regard.tasks.translation.train import spread_out
-from regard.tasks.translation.translator import Translator, open_translator
+from regard.tasks.translation.translator import Translator
 from regard.text import DataError, Origin, read_lines
 
 Engine = Literal["regard", "ctranslate2"]
@@ -50,6 +62,11 @@ def translate(
     out: TextIO,
     into: str | None = None,
     files: FileOptions = AS_NAMED,
+    format: str | None = None,
+    fresh: bool = False,
+    report: Path | None = None,
+    keep_numbers: bool = False,
+    set: Sequence[str] | None = None,
     engine: Engine = "regard",
     device: str = "auto",
     precision: Precision | None = None,
@@ -59,23 +76,55 @@ def translate(
     align: bool = False,
     as_json: bool = False,
     to: str | None = None,
+    source_language: str | None = None,
     too_long: TooLong = "split",
     split: Split = "auto",
+    glossary: Path | None = None,
+    inflected: bool = True,
+    memory: Path | None = None,
+    memory_use: Use = "exact",
+    languages: str | None = None,
+    flags: bool = False,
     suppress: Sequence[str] | None = None,
     batch_tokens: int | None = None,
+    adapter: Path | None = None,
 ) -> None:
-    """Line by line, or a column of a table. `decoding` has settings of `DecodeConfig` by name, in place of
-    the translator's own."""
-    given = assign(inputs, into, files, as_json=as_json)
+    """Line by line, or a column of a table, or documents whole. `decoding` has settings of `DecodeConfig` by
+    name, in place of the translator's own."""
+    files, document = read_as(format, files)
+    given = assign(inputs, into, files, as_json=as_json, read=partial(source_or_document, document=document))
+    documents = [each for each in given if each.source.document is not None]
+    if documents and (scores or align):
+        raise ConfigError("--scores and --align are of lines, but documents are translated as a whole")
+    lines = [each for each in given if each.source.document is None]
+    if flags and any(not each.tabular and each.format != "jsonl" for each in lines):
+        raise ConfigError("--flags has no place in plain lines: give --json, or write a table")
+    source, target = _pair(languages)
+    terms = None if glossary is None else read_glossary(glossary, source=source, target=target)
+    remembered = None if memory is None else Memory(memory)
+    pair = ("", "") if remembered is None else remembered.pair(source, target)
     translator = open_by_engine(model, engine, device, precision)
+    near = NEAR if translator.fuzzy is None else min(NEAR, translator.fuzzy.at_least)
+    recalled = None if remembered is None else recall(remembered, *pair, use=memory_use, at_least=near)
+    if adapter is not None:
+        if engine != "regard":
+            raise ConfigError(
+                f"--adapter beside --engine {engine}: export the folder of the training instead"
+            )
+        translator = translator.with_adapter(adapter)
     settings: dict[str, Any] = {
         "scores": scores,
         "align": align,
         "to": to,
+        "source_language": source_language,
         "decoding": changed(translator.decoding, decoding or {}, greedy=greedy),
         "suppressed": suppress or (),
         "too_long": too_long,
         "split": split,
+        "glossary": terms,
+        "inflected": inflected,
+        "memory": recalled,
+        "flags": flags,
         "batch_tokens": batch_tokens,
     }
 
@@ -87,11 +136,32 @@ def translate(
             else:
                 listed = each.format == "jsonl"
                 with _named(each.source.name):
-                    lines = each.source.lines()
-                    counts = translate_lines(translator, lines, page, as_json=listed, **how)
+                    counts = translate_lines(translator, each.source.lines(), page, as_json=listed, **how)
         _say_notes(counts)
 
-    do_each(given, work)
+    if documents:
+        beside = ("scores", "align", "to", "memory")
+        how = {**{name: own for name, own in settings.items() if name not in beside}, "flags": True}
+        options = DocumentOptions(
+            fresh=fresh,
+            report=report,
+            numbers=keep_numbers,
+            settings=override({}, set or ()),
+            memory=recalled,
+        )
+        translate_files(translator, documents, out, options, to=to, pair=pair_of(model), **how)
+    if lines:
+        do_each(lines, work)
+
+
+def _pair(languages: str | None) -> tuple[str | None, str | None]:
+    """en:de"""
+    if languages is None:
+        return None, None
+    source, sign, target = languages.partition(":")
+    if not (source and sign and target):
+        raise ConfigError(f"--languages {languages}: give the source's and the target's, as in en:de")
+    return source, target
 
 
 def _say_notes(counts: LineCounts) -> None:
@@ -102,17 +172,34 @@ def _say_notes(counts: LineCounts) -> None:
     for count, what in notes:
         if count:
             say(Console(stderr=True), f"{count} of {counts.lines} lines are {what}")
+    if counts.remembered:
+        say(Console(stderr=True), f"{counts.remembered} of {counts.lines} lines are the memory's")
+    if counts.matched:
+        say(Console(stderr=True), f"{counts.matched} of {counts.lines} lines were given a near match")
+    if counts.terms:
+        kept = counts.terms - counts.missed.total()
+        listed = ", ".join(f"{term} ({count})" for term, count in counts.missed.most_common(10))
+        missed = f"; missed: {listed}" if listed else ""
+        say(Console(stderr=True), f"{kept} of {counts.terms} terms of the glossary are there{missed}")
 
 
 def align(
-    model: Path, source: str, target: str | None, *, to: str | None, device: str, console: Console
+    model: Path,
+    source: str,
+    target: str | None,
+    *,
+    to: str | None,
+    source_language: str | None = None,
+    device: str,
+    console: Console,
 ) -> None:
     """Draw which words of the source each word of a translation looks at; of the model's own, unless
     given."""
     translator = open_translator(model, device=device)
-    written = translator.translate(source, to=to).text if target is None else target
+    how: Any = {"to": to, "source_language": source_language}
+    written = translator.translate(source, **how).text if target is None else target
     console.print(f"{source}\n{written}\n", highlight=False, markup=False)
-    picture = draw(translator.align(source, written, to=to), width=console.width)
+    picture = draw(translator.align(source, written, **how), width=console.width)
     console.print(picture, highlight=False, markup=False, soft_wrap=True)
 
 

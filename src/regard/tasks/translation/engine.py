@@ -8,7 +8,7 @@ Pieces come in, and each comes out with its hypotheses; what one becomes does no
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, Protocol
 
@@ -23,7 +23,7 @@ from regard.decode.search import check, run
 from regard.decode.stepper import Request, Stepper
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.memory import memory_errors
-from regard.nn.state import State
+from regard.nn.state import Memory, State
 from regard.tasks.base.faster import Faster, Precision, shared_out, side_by_side
 from regard.tasks.base.predictor import inference
 from regard.tasks.translation.alignment import check_attention, cross_attention
@@ -53,6 +53,8 @@ class Options:
     """Whether texts of several sentences are translated sentence by sentence."""
     align: bool
     batch_tokens: int
+    inner: tuple[int, ...] = ()
+    """Tokens that go on with a word: none comes right behind a phrase that a piece must hold."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,9 +90,14 @@ class SearchEngine(Protocol):
         """All of them, in batches, in any order."""
 
     def attention(
-        self, sources: list[list[int]], targets: list[list[int]], layer: int | None
+        self,
+        sources: list[list[int]],
+        targets: list[list[int]],
+        layer: int | None,
+        marks: Sequence[Sequence[int]] = (),
     ) -> list[np.ndarray]:
-        """[target, source] without special tokens: the row of a token is what was looked at to write it."""
+        """[target, source] without special tokens: the row of a token is what was looked at to write it.
+        `marks` stand between the start and each target, if there are any."""
 
 
 def search_in_batches(
@@ -125,7 +132,8 @@ class TorchEngine:
 
     def room(self, piece: Piece) -> int | None:
         positions = self.model.config.decoder.positions
-        return positions.longest - 1 - len(piece.prefix) if positions.kind == "learned" else None
+        taken = 1 + len(piece.mark) + len(piece.prefix)
+        return positions.longest - taken if positions.kind == "learned" else None
 
     def search(self, pieces: list[Piece], options: Options) -> Results:
         model = self._faster.current()  # once, and not by every thread
@@ -148,13 +156,14 @@ class TorchEngine:
     ) -> Results:
         """A batch joins the others when `few` hypotheses are left of them."""
         with inference(self.device, self.precision):
+            memories: dict[int, Memory] = {}
 
             def begin(batch: list[Piece]) -> Request:
-                source = pack([piece.ids for piece in batch])
-                return self._request(groups, groups.start(source.ids, source.layout), batch, options)
+                memory = memories[id(batch)] = self._remember(groups.model, [piece.ids for piece in batch])
+                return self._request(groups, groups.start_from(memory), batch, options)
 
             for batch, found in relay(groups, batches, begin, max(few, 1)):
-                yield batch, self._aligned(batch, found, options)
+                yield batch, self._aligned(batch, found, options, memories.pop(id(batch)))
 
     def keep_up(self, coming: Iterator[Joining | None]) -> None:
         """Decode what is coming, until nothing comes any more: in this thread, and whatever joins while
@@ -169,11 +178,13 @@ class TorchEngine:
         groups = BeamGroups(model, kept=torch.float16 if self.precision == "int8" else torch.float32)
 
         def begin(batch: Joining) -> Request:
-            def told(place: int, found: list[Hypothesis]) -> None:
-                batch.done(place, *self._aligned([batch.pieces[place]], [found], batch.options))
+            memory = self._remember(model, [piece.ids for piece in batch.pieces])
 
-            source = pack([piece.ids for piece in batch.pieces])
-            state = groups.start(source.ids, source.layout)
+            def told(place: int, found: list[Hypothesis]) -> None:
+                own = memory.only([place]) if batch.options.align else None
+                batch.done(place, *self._aligned([batch.pieces[place]], [found], batch.options, own))
+
+            state = groups.start_from(memory)
             return self._request(groups, state, batch.pieces, batch.options, told=told, gone=batch.gone)
 
         with inference(self.device, self.precision):
@@ -197,7 +208,7 @@ class TorchEngine:
         model = self._faster.current()
         source = pack([piece.ids for piece in batch]).to(self.device)
         # Most translations are about as long as their source; room for longer ones is made when they come.
-        capacity = max(len(piece.prefix) + len(piece.ids) + SPARE for piece in batch)
+        capacity = max(len(piece.mark) + len(piece.prefix) + len(piece.ids) + SPARE for piece in batch)
         state = model.start(source.ids, source.layout, capacity=capacity)
         return self._aligned(batch, run(self._request(model, state, batch, options)), options)
 
@@ -207,28 +218,70 @@ class TorchEngine:
         return check(
             stepper,
             state,
-            [[self._start, *piece.prefix] for piece in batch],
+            [[self._start, *piece.mark, *piece.prefix] for piece in batch],
             end=self._end,
             config=options.decoding,
             maximums=[piece.maximum for piece in batch],
             suppressed=options.suppressed,
             keys=[piece.key for piece in batch],
+            phrases=[piece.phrases for piece in batch],
+            inner=options.inner,
             **told,
         )
 
     def _aligned(
-        self, batch: list[Piece], found: list[list[Hypothesis]], options: Options
+        self,
+        batch: list[Piece],
+        found: list[list[Hypothesis]],
+        options: Options,
+        memory: Memory | None = None,
     ) -> list[PieceResult]:
+        """`memory` is what the encoder has made of the batch, where that is still there."""
+        found = [unmarked(row, piece) for row, piece in zip(found, batch, strict=True)]
         weights: list[np.ndarray | None] = [None] * len(batch)
-        if options.align:
-            best = [[*row[0].ids] for row in found]
-            weights = [*self.attention([piece.ids for piece in batch], best, None)]
+        chosen = [i for i, piece in enumerate(batch) if options.align and piece.aligned]
+        if chosen:
+            if memory is None:
+                read = self._remember(self._faster.current(), [batch[i].ids for i in chosen])
+            else:
+                read = memory if len(chosen) == len(batch) else memory.only(chosen)
+            best = [[*found[i][0].ids] for i in chosen]
+            each = self._looked_at(read, best, None, [batch[i].mark for i in chosen])
+            for i, own in zip(chosen, each, strict=True):
+                weights[i] = own
         return [PieceResult(row, own) for row, own in zip(found, weights, strict=True)]
 
     def attention(
-        self, sources: list[list[int]], targets: list[list[int]], layer: int | None
+        self,
+        sources: list[list[int]],
+        targets: list[list[int]],
+        layer: int | None,
+        marks: Sequence[Sequence[int]] = (),
     ) -> list[np.ndarray]:
+        memory = self._remember(self._faster.current(), sources)
+        return self._looked_at(memory, targets, layer, marks or [()] * len(targets))
+
+    def _remember(self, model: Seq2Seq, sources: Sequence[Sequence[int]]) -> Memory:
         source = pack(sources).to(self.device)
-        target = pack([[self._start, *ids] for ids in targets]).to(self.device)
-        found = cross_attention(self.model, source, target, layer)
-        return [weights[:-1, self._marks : -1].float().cpu().numpy() for weights in found]
+        return model.encoder.remember(source.ids, source.layout)
+
+    def _looked_at(
+        self,
+        memory: Memory,
+        targets: Sequence[Sequence[int]],
+        layer: int | None,
+        before: Sequence[Sequence[int]],
+    ) -> list[np.ndarray]:
+        written = [[self._start, *mark, *ids] for mark, ids in zip(before, targets, strict=True)]
+        found = cross_attention(self._faster.current(), memory, pack(written).to(self.device), layer)
+        return [
+            weights[len(mark) : -1, self._marks : -1].float().cpu().numpy()
+            for weights, mark in zip(found, before, strict=True)
+        ]
+
+
+def unmarked(found: list[Hypothesis], piece: Piece) -> list[Hypothesis]:
+    """Without the mark that each begins with."""
+    if not piece.mark:
+        return found
+    return [replace(each, ids=each.ids[len(piece.mark) :]) for each in found]

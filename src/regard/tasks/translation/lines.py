@@ -7,24 +7,28 @@
     as_json         {"source": ..., "text": ..., "score": ..., ...}
 
 A translation never breaks its line: where the model writes a newline, a space takes its place (but in JSON).
-A table gets a column `translation` and, where they were asked for, `score`, `alignment` and `alternatives`.
+A table gets a column `translation` and, where they were asked for, `score`, `alignment`, `alternatives`,
+`match` (the best score of a memory's) and `flags`.
 """
 
 import json
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TextIO, TypedDict, Unpack
 
 from regard.decode import DecodeConfig
+from regard.memory import Recall
 from regard.tasks.base.formats import Format
 from regard.tasks.base.predictor import Progress
 from regard.tasks.base.sources import Record, Source
 from regard.tasks.base.tables import TableWriter, Texts, Wanted
+from regard.tasks.translation.aids import GivenGlossary
 from regard.tasks.translation.engine import Split, TooLong
 from regard.tasks.translation.result import Translation
 from regard.tasks.translation.translator import Translator
 from regard.text import DataError
+from regard.text.flags import FlagSettings
 
 SHORTEN = "shorten it, or translate with --too-long split"
 
@@ -39,16 +43,29 @@ class LineCounts:
     """Stopped at the maximum length."""
     unknown: int
     """With words that the vocabulary does not have."""
+    remembered: int = 0
+    """Taken from the memory as they are."""
+    matched: int = 0
+    """Translated by a model that was given a near match of the memory."""
+    terms: int = 0
+    """Of the glossary, in all lines."""
+    missed: Counter[str] = field(default_factory=Counter)
+    """Those that are not there, as the glossary translates them."""
 
 
 class StreamSettings(TypedDict, total=False):
     """What is said of a search; see `Translator.stream`."""
 
     to: str | None
+    source_language: str | None
     suppressed: Sequence[str]
     too_long: TooLong
     split: Split
     align: bool
+    glossary: GivenGlossary
+    inflected: bool
+    memory: Recall | None
+    flags: bool | FlagSettings
     batch_tokens: int | None
     progress: Progress | None
 
@@ -98,7 +115,13 @@ def translate_table(
     rows = source.rows()
     texts = Texts(Wanted(source.options.column), rows, source)
     align, several = settings.get("align", False), config.n_best > 1
-    asked = {"score": scores, "alignment": align, "alternatives": several}
+    asked = {
+        "score": scores,
+        "alignment": align,
+        "alternatives": several,
+        "match": settings.get("memory") is not None,
+        "flags": bool(settings.get("flags")),
+    }
     added = ["translation", *(name for name, wanted in asked.items() if wanted)]
     writer = TableWriter(out, format, source, rows, added)
     waiting: deque[Record] = deque()
@@ -111,7 +134,13 @@ def translate_table(
     def write(number: int, translation: Translation) -> None:
         links = " ".join(f"{i}-{j}" for i, j in translation.alignment or ())
         others = [{"text": each.text, "score": round(each.score, 6)} for each in translation.alternatives]
-        values = {"score": round(translation.score, 6), "alignment": links, "alternatives": others}
+        values = {
+            "score": round(translation.score, 6),
+            "alignment": links,
+            "alternatives": others,
+            "match": translation.matches[0].score if translation.matches else "",
+            "flags": " ".join(translation.flags or ()),
+        }
         own = [values[name] for name, wanted in asked.items() if wanted]
         writer.write(waiting.popleft(), [translation.text, *own])
 
@@ -133,19 +162,34 @@ def _translate(
     window: int,
     settings: StreamSettings,
 ) -> LineCounts:
-    blank = split = unfinished = unknown = count = 0
+    blank = split = unfinished = unknown = remembered = matched = terms = count = 0
+    missed: Counter[str] = Counter()
     stream = translator.stream(lines, window=window, decoding=decoding, **settings)
     for number, translation in enumerate(stream):
         count = number + 1
-        blank += translation.pieces == 0
+        blank += translation.pieces == 0 and not translation.remembered
         split += translation.pieces > 1
         unfinished += not translation.finished
         unknown += translation.unknown > 0
+        remembered += translation.remembered
+        matched += translation.match_given
+        terms += len(translation.terms or ())
+        missed.update(use.target for use in translation.terms or () if use.how == "missed")
         write(number, translation)
         if count % window == 0:
             out.flush()
     out.flush()
-    return LineCounts(lines=count, blank=blank, split=split, unfinished=unfinished, unknown=unknown)
+    return LineCounts(
+        lines=count,
+        blank=blank,
+        split=split,
+        unfinished=unfinished,
+        unknown=unknown,
+        remembered=remembered,
+        matched=matched,
+        terms=terms,
+        missed=missed,
+    )
 
 
 def _written(

@@ -11,6 +11,7 @@ from regard.decode import DecodeConfig, Hypothesis
 from regard.tasks.translation.alignment import source_spans, target_spans, word_alignment
 from regard.tasks.translation.result import Alternative, Translation
 from regard.text import Tokenizer, splitting
+from regard.text.terms import Term
 
 FEW = 8
 """Fewer pieces are not worth being shared out."""
@@ -25,6 +26,14 @@ class Source:
     prefix: str
     key: int
     line: int
+    reads: str | None = None
+    """The language it is in, for a model that has to be told; unless given, what the model is set to."""
+    match: str = ""
+    """The translation of a near match, for a model that was trained with such."""
+    terms: tuple[Term, ...] = ()
+    """What some of its words must become, for a model that was trained to be told."""
+    aligned: bool = True
+    """Whether its words are aligned where words are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +49,16 @@ class Piece:
     key: int
     maximum: int = 0
     """How many tokens its translation may have."""
+    phrases: tuple[tuple[int, ...], ...] = ()
+    """Tokens that its translation must hold, phrase by phrase."""
+    mark: tuple[int, ...] = ()
+    """What stands between the start and the translation: the token of its language, in some models."""
+    matched: int = 0
+    """How many of the ids, before the last, are those of a near match."""
+    inline: tuple[tuple[int, int], ...] = ()
+    """Places of ids that terms have put in, each with that of a token of the term."""
+    aligned: bool = True
+    """As of the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,45 +73,23 @@ class PieceResult:
 Part = tuple[Piece, PieceResult]
 
 
-def encode_sources(
-    tokenizer: Tokenizer, texts: Sequence[str], to: str | Sequence[str | None] | None = None
-) -> list[list[int]]:
-    """The ids a model reads: each text behind its language token, if there is one, and before the end token.
-    `to` is the language of all of them, or of each."""
-    languages = [to] * len(texts) if to is None or isinstance(to, str) else list(to)
-    if len(languages) != len(texts):
-        raise ValueError(f"{len(languages)} languages for {len(texts)} texts: give one, or one for each")
-    marks = {language: _language_token(tokenizer, language) for language in dict.fromkeys(languages)}
-    end = tokenizer.require("end")
-    encoded = zip(languages, tokenizer.encode_batch(texts), strict=True)
-    return [[*marks[language], *ids, end] for language, ids in encoded]
-
-
-def _language_token(tokenizer: Tokenizer, language: str | None) -> list[int]:
-    if language is None:
-        return []
-    token = f"<2{language}>"
-    if token not in tokenizer.ids.extra:
-        present = ", ".join(t[2:-1] for t in tokenizer.ids.extra if t.startswith("<2"))
-        raise ValueError(
-            f"no token {token} for the language {language!r}: this tokenizer has {present or 'none'}"
-        )
-    return [tokenizer.ids.extra[token]]
-
-
 def number_sources(
     texts: Sequence[str],
     languages: Sequence[str | None],
     prefixes: Sequence[str],
     keys: Sequence[int] | None,
     first: int,
+    reads: str | None = None,
+    aligned: Sequence[bool] | None = None,
 ) -> list[Source]:
-    """`first` is the line number of the first text."""
+    """`first` is the line number of the first text, `reads` the language of all, if the model is told;
+    `aligned` says of each whether its words are."""
     own = range(first - 1, first - 1 + len(texts)) if keys is None else keys
     if len(own) != len(texts):
         raise ValueError(f"{len(own)} keys for {len(texts)} texts: give one for each")
     each = zip(texts, languages, prefixes, own, strict=True)
-    return [Source(*fields, line=first + i) for i, fields in enumerate(each)]
+    flags = [True] * len(texts) if aligned is None else aligned
+    return [Source(*fields, line=first + i, reads=reads, aligned=flags[i]) for i, fields in enumerate(each)]
 
 
 def in_small_batches(pieces: Sequence[Piece], budget: int, most: int, sharers: int) -> Iterator[list[Piece]]:
@@ -137,7 +134,7 @@ def assemble(
     spans = [piece.span for piece, _ in parts]
     alternatives = []
     for combination in combine([found.hypotheses for _, found in parts], decoding):
-        outputs = [tokenizer.decode(hypothesis.ids).strip() for hypothesis in combination]
+        outputs = [tokenizer.target.decode(hypothesis.ids).strip() for hypothesis in combination]
         alternatives.append(
             Alternative(
                 text=splitting.join(outputs, text, spans),
@@ -158,8 +155,15 @@ def assemble(
         alternatives=tuple(alternatives),
         alignment=_links(tokenizer, text, best.text, parts) if align else None,
         pieces=len(parts),
-        unknown=sum(piece.ids.count(unknown) for piece, _ in parts) if unknown is not None else 0,
+        unknown=sum(_own(piece).count(unknown) for piece, _ in parts) if unknown is not None else 0,
+        match_given=any(piece.matched for piece, _ in parts),
     )
+
+
+def _own(piece: Piece) -> list[int]:
+    """The ids without those of a near match, and of terms."""
+    told = {place for place, _ in piece.inline}
+    return [id for i, id in enumerate(piece.ids[: len(piece.ids) - 1 - piece.matched]) if i not in told]
 
 
 def _confidence(combination: Sequence[Hypothesis], parts: Sequence[Part]) -> float:
@@ -177,11 +181,11 @@ def _links(
     place = 0
     source_ends, target_ends = _word_ends(source), _word_ends(target)
     for piece, found in parts:
-        output, spans = target_spans(tokenizer, found.hypotheses[0].ids)
+        output, spans = target_spans(tokenizer.target, found.hypotheses[0].ids)
         if found.weights is None:
             continue
         read = source_spans(tokenizer, piece.source)
-        own = word_alignment(found.weights, piece.source, read, output, spans)
+        own = word_alignment(_own_weights(piece, found.weights), piece.source, read, output, spans)
         inner = output.strip()
         place = target.index(inner, place)
         read_words = _numbers(piece.source, piece.span[0], source_ends)
@@ -189,6 +193,18 @@ def _links(
         place += len(inner)
         links |= {(read_words[i], written_words[j]) for i, j in own.links}
     return tuple(sorted(links))
+
+
+def _own_weights(piece: Piece, weights: np.ndarray) -> np.ndarray:
+    """Without the columns of a near match; what was looked at of a term's translation is the term's."""
+    marks = len(piece.ids) - 1 - weights.shape[1]
+    weights = weights[:, : weights.shape[1] - piece.matched]
+    if not piece.inline:
+        return weights
+    weights = weights.copy()
+    for place, term in piece.inline:
+        weights[:, term - marks] += weights[:, place - marks]
+    return np.delete(weights, [place - marks for place, _ in piece.inline], axis=1)
 
 
 def _word_ends(text: str) -> np.ndarray:

@@ -9,10 +9,14 @@ from regard.decode import DecodeConfig
 from regard.settings.shape import TranslatorConfig
 from regard.settings.training import LossConfig
 from regard.tasks.base.measures import check_metric
-from regard.tasks.base.pairs import PairsConfig, plain_files
+from regard.tasks.base.pairs import MixedPairsConfig, plain_files
 from regard.tasks.base.recipe import Recipe, RecipeSpec
-from regard.tasks.base.suited import given, paced
+from regard.tasks.base.suited import given, paced, refuse_tokenizer, suited_rate
+from regard.tasks.translation.encoding import MATCH, TERM_TOKENS
 
+TUNING_RATE = 5e-4
+TUNING_EPOCHS = 15
+"""Of what is fine-tuned on."""
 FIGURES = ("bleu", "chrf", "exact", "loss")
 
 
@@ -41,13 +45,20 @@ class TranslateLossConfig(LossConfig):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TranslateRecipe(Recipe):
     task: Literal["translate"] = "translate"
-    data: PairsConfig
+    data: MixedPairsConfig
     model: TranslatorConfig = field(default_factory=TranslatorConfig)
     loss: TranslateLossConfig = field(default_factory=TranslateLossConfig)
     valid: ValidConfig = field(default_factory=ValidConfig)
     decode: DecodeConfig = field(default_factory=DecodeConfig)
 
     def __post_init__(self) -> None:
+        if self.model.adapter.rank and self.optimizer.kind != "adam":
+            raise ValueError(f"optimizer.kind={self.optimizer.kind!r} beside model.adapter: choose adam")
+        if self.model.adapter.rank and self.average.start:
+            raise ValueError(
+                f"average.start={self.average.start} beside model.adapter: adapters start at nothing; lower "
+                "model.adapter.alpha instead"
+            )
         for name in ("layer_decay", "head_rate"):
             if getattr(self.optimizer, name) != 1:
                 raise ValueError(
@@ -57,16 +68,24 @@ class TranslateRecipe(Recipe):
 
 
 def _plain(plain: dict[str, Any]) -> dict[str, Any]:
+    refuse_tokenizer(plain)
     data = plain["data"]
     if isinstance(data, Mapping):
         files = {split: plain_files(data[split]) for split in ("train", "valid", "test") if split in data}
+        mix = data.get("mix")
+        if isinstance(mix, Mapping) and "train" in mix:
+            files["mix"] = {**mix, "train": plain_files(mix["train"])}
         plain = {**plain, "data": {**data, **files}}
     checked = from_dict(TranslateRecipe, plain)
     languages = checked.data.languages
-    if languages and not checked.tokenizer.specials.extra:
+    extra = checked.tokenizer.specials.extra or tuple(f"<2{language}>" for language in languages)
+    if checked.data.fuzzy.share and MATCH not in extra:
+        extra = (*extra, MATCH)
+    if checked.data.terms.share:
+        extra = (*extra, *(token for token in TERM_TOKENS if token not in extra))
+    if extra != checked.tokenizer.specials.extra and not checked.model.start:
         table = plain.get("tokenizer", {})
-        extra = {"extra": [f"<2{language}>" for language in languages]}
-        specials = {**table.get("specials", {}), **extra}
+        specials = {**table.get("specials", {}), "extra": [*extra]}
         plain = {**plain, "tokenizer": {**table, "specials": specials}}
     return plain
 
@@ -76,6 +95,8 @@ def suited(
 ) -> dict[str, dict[str, Any]]:
     """What suits a corpus of this size on such a machine, table by table. Values that hang on others take
     those as the recipe gives them."""
+    if recipe.model.start:
+        return _tuning(recipe, plain, words, cuda=cuda, ranks=ranks)
     vocabulary = min(32_000, max(1000, round(pairs / 3000) * 1000))
     if cuda:
         preset = "small" if pairs < 100_000 else "base"
@@ -102,6 +123,30 @@ def suited(
         },
         "average": {"decay": round(min(0.9995, 1 - 10 / max(expected, 20)), 5)},
         "train": {"steps": steps, "validate_every": max(50, expected // 20), "log_every": log_every},
+    }
+
+
+def _tuning(
+    recipe: TranslateRecipe, plain: Mapping[str, Any], words: int, *, cuda: bool, ranks: int
+) -> dict[str, dict[str, Any]]:
+    """For a translator that is fine-tuned."""
+    tokens = given(plain, "batch", "tokens", 4096 if cuda else 2048)
+    parts = given(plain, "batch", "parts", ranks)
+    epoch = max(1, words * 1.4 / (tokens * parts))
+    usual = int(min(50_000, max(100, round(TUNING_EPOCHS * epoch, -1))))
+    steps, expected = paced(plain, usual, per_second=10 if cuda else 2)
+    return {
+        "batch": {"tokens": tokens, "parts": parts, "seed": recipe.train.seed},
+        "optimizer": {
+            "warmup": max(1, min(400, expected // 10)),
+            "learning_rate": suited_rate(plain, TUNING_RATE),
+        },
+        "average": {"decay": round(min(0.9995, 1 - 10 / max(expected, 20)), 5)},
+        "train": {
+            "steps": steps,
+            "validate_every": max(20, expected // 10),
+            "log_every": max(1, min(100, expected // 50)),
+        },
     }
 
 

@@ -1,7 +1,9 @@
 """What translating a text yields."""
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
+
+from regard.memory import Match
 
 
 class TranslationWarning(UserWarning):
@@ -23,6 +25,18 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True)
+class TermUse:
+    """What became of a glossary's term."""
+
+    source: str
+    """As the source has it."""
+    target: str
+    how: Literal["model", "inflected", "decoded", "replaced", "missed"]
+    """The model wrote it by itself; it wrote another form of it; the search was held to it; the words that it
+    had become were replaced; or it is not there."""
+
+
+@dataclass(frozen=True, slots=True)
 class Translation:
     source: str
     text: str
@@ -39,6 +53,16 @@ class Translation:
     """In how many pieces the source was translated; 0 if it is blank."""
     unknown: int = 0
     """Tokens of the source that the vocabulary does not have: the model did not see what they are."""
+    terms: tuple[TermUse, ...] | None = None
+    """What became of the terms, where there was a glossary."""
+    matches: tuple[Match, ...] | None = None
+    """Of a memory, best first, where there was one."""
+    remembered: bool = False
+    """Taken from the memory as it is: the model was not asked, and scores and confidence say nothing."""
+    match_given: bool = False
+    """The model was given the best near match, as it was trained to be (`data.fuzzy`)."""
+    flags: tuple[str, ...] | None = None
+    """What somebody should look at (`regard.text.flags`), where that was asked for."""
 
     def __str__(self) -> str:
         return self.text
@@ -59,4 +83,12 @@ class Translation:
             plain["alternatives"] = [asdict(each) for each in self.alternatives]
         if self.alignment is not None:
             plain["alignment"] = [list(link) for link in self.alignment]
+        if self.terms is not None:
+            plain["terms"] = [asdict(each) for each in self.terms]
+        if self.matches is not None:
+            plain["matches"] = [each.to_dict() for each in self.matches]
+            plain["remembered"] = self.remembered
+            plain["match_given"] = self.match_given
+        if self.flags is not None:
+            plain["flags"] = [*self.flags]
         return plain

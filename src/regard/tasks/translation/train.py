@@ -4,9 +4,8 @@ read_corpus   read the text, learn the tokenizer, fill the token store, build th
 job_of        the loss, validation by decoding, and the test, as the trainer takes them
 """
 
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -16,30 +15,39 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from regard.config import to_dict
-from regard.data import Plan, fingerprint
+from regard.config import ConfigError, to_dict
+from regard.data import Mix, Plan, Store, joined
 from regard.decode import DecodeConfig
 from regard.models.seq2seq import Seq2Seq
+from regard.nn.adapter import adapt
 from regard.nn.embedding import VocabularyHead
 from regard.nn.stacks import is_static
 from regard.settings.training import BatchConfig, LossConfig
+from regard.tasks.base.adapter import clear_adapter, digest, write_adapted
 from regard.tasks.base.feed import in_pieces
-from regard.tasks.base.folder import clear, settled_tokenizer
+from regard.tasks.base.folder import clear
 from regard.tasks.base.job import Job
 from regard.tasks.base.measures import better, plugin_figures
-from regard.tasks.base.pairs import Corpus, texts
+from regard.tasks.base.pairs import Corpus
 from regard.tasks.base.recipe import Written
-from regard.tasks.base.splits import Split
+from regard.tasks.translation.batches import PairBatch, PairFeed
 from regard.tasks.translation.data import (
-    PairBatch,
+    MIXED,
+    STORES,
     PairCounts,
-    PairFeed,
+    Pairs,
     build_store,
+    epoch_of,
     least_tokens,
     pair_lengths,
+    settle_text,
+    target_words,
 )
 from regard.tasks.translation.evaluate import MetricName, score
+from regard.tasks.translation.fuzzy import Fuzzy
+from regard.tasks.translation.inline import Inline
 from regard.tasks.translation.recipe import TranslateRecipe
+from regard.tasks.translation.start import built, described, find_start
 from regard.tasks.translation.translator import Translator
 from regard.text import DataError, Origin, Tokenizer
 from regard.train.objectives import Sums, agreeing_loss, head_loss
@@ -47,7 +55,6 @@ from regard.train.ranks import Ranks
 
 Item = TypeVar("Item")
 
-STORES: dict[Split, str] = {"train": "tokens", "valid": "tokens.valid"}
 LOOKED_AT = 2000
 """Texts that say whether a tokenizer gives back what it was given."""
 
@@ -95,8 +102,48 @@ class Prepared:
     model: Seq2Seq
     feed: PairFeed
     counts: PairCounts
+    general: PairCounts | None
+    """What became of the pairs that are mixed in."""
+    start: Translator | None
     ranks: Ranks
     static: bool
+
+    @property
+    def longest(self) -> int:
+        """The most tokens of a source that the model was trained on."""
+        known = [each.longest[0] for each in (self.counts, self.general) if each is not None]
+        return max(known if self.start is None else [*known, self.start.longest])
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        return self.recipe.data.languages if self.start is None else self.start.languages
+
+    @property
+    def several_sentences(self) -> float | None:
+        """The share of sources with several sentences, where there were the most: what can be translated at
+        once does not become less."""
+        counted = [each.share_of_several for each in (self.counts, self.general) if each is not None]
+        started = None if self.start is None else self.start.several_sentences
+        return max((each for each in (*counted, started) if each is not None), default=None)
+
+    @property
+    def fuzzy(self) -> Fuzzy | None:
+        """How the model is given near matches."""
+        known = [each.longest_matched for each in (self.counts, self.general) if each is not None]
+        started = None if self.start is None else self.start.fuzzy
+        if not any(known):
+            return started
+        longest = max(known if started is None else [*known, started.longest])
+        return Fuzzy(at_least=self.recipe.data.fuzzy.at_least, longest=longest)
+
+    @property
+    def inline(self) -> Inline | None:
+        """How the model is given terms."""
+        known = [each.longest_annotated for each in (self.counts, self.general) if each is not None]
+        started = None if self.start is None else self.start.inline
+        if not any(known):
+            return started
+        return Inline(longest=max(known if started is None else [*known, started.longest]))
 
 
 def prepare(
@@ -121,14 +168,18 @@ def read_corpus(
         raise DataError(
             origin, "no pairs to test on", remedy="name files that have some, or leave data.test out"
         )
-    words = sum(len(pair.target.split()) for pair, _ in corpus.pairs("train"))
-    recipe = written.completed(corpus.size, words, cuda=ranks.device.type == "cuda", ranks=ranks.count)
+    words = target_words(corpus)
+    sizes = epoch_of(corpus, words, written.checked.data.mix.share)
+    recipe = written.completed(*sizes, cuda=ranks.device.type == "cuda", ranks=ranks.count)
+    start, recipe = find_start(recipe, written)
+    if start is not None:
+        say(described(start, recipe.model.start))
     if ranks.first:
         if not begun:
             clear(folder)
-        tokenizer = _tokenizer(recipe, corpus, folder, begun=begun)
-        for split in ("train", "valid"):
-            build_store(corpus, split, tokenizer, folder / STORES[split])
+            clear_adapter(folder)
+        own = None if start is None else start.tokenizer
+        settle_text(recipe, corpus, folder, begun=begun, own=own)
     ranks.wait()
     tokenizer = Tokenizer.load(folder)
     store, counts = build_store(corpus, "train", tokenizer, folder / STORES["train"])
@@ -138,16 +189,68 @@ def read_corpus(
         f"{counts.used:,} pairs to learn from{held}; {words:,} target words; "
         f"{len(tokenizer):,} tokens in the vocabulary" + _left_out(counts, recipe)
     )
-    if recipe.tokenizer.kind == "words" and not begun:
+    source, mix, general = _mixed(recipe, corpus, store, tokenizer, folder)
+    if mix is not None and general is not None:
+        say(
+            f"mixed in: {mix.drawn:,} of {general.used:,} general pairs an epoch, for "
+            f"{recipe.data.mix.share:.0%} of its target tokens" + _left_out(general, recipe)
+        )
+    if recipe.data.fuzzy.share:
+        say(_matched(recipe, [each for each in (counts, general) if each is not None]))
+    if recipe.data.terms.share:
+        say(_annotated([each for each in (counts, general) if each is not None]))
+    if recipe.tokenizer.kind == "words" and start is None and not begun:
         _warn_of_changes(tokenizer, corpus, say)
     torch.manual_seed(recipe.train.seed)
-    shape = recipe.model.build(len(tokenizer))
-    model = Seq2Seq(shape).to(ranks.device).train()
+    if start is None:
+        shape = recipe.model.build(len(tokenizer))
+        model = Seq2Seq(shape)
+    else:
+        shape = recipe.model.changed(start.model.config)
+        model = built(start, shape)
+        if recipe.model.adapter.rank:
+            adapt(model, recipe.model.adapter)
+            learning = sum(each.numel() for each in model.parameters() if each.requires_grad)
+            say(f"adapters of rank {recipe.model.adapter.rank}: {learning:,} parameters learn")
+    model = model.to(ranks.device).train()
     bodies = (shape.encoder.body, shape.decoder.body)
     static = ranks.device.type == "cuda" and all(map(is_static, bodies))
-    plan = Plan(pair_lengths(store), recipe.batch)
-    feed = PairFeed(store, plan, static=static, rank=ranks.rank, ranks=ranks.count)
-    return Prepared(recipe, corpus, tokenizer, model, feed, counts, ranks, static)
+    plan = Plan(pair_lengths(source), recipe.batch, mix)
+    feed = PairFeed(source, plan, static=static, rank=ranks.rank, ranks=ranks.count)
+    return Prepared(recipe, corpus, tokenizer, model, feed, counts, general, start, ranks, static)
+
+
+def _mixed(
+    recipe: TranslateRecipe, corpus: Corpus, store: Store, tokenizer: Tokenizer, folder: Path
+) -> tuple[Pairs, Mix | None, PairCounts | None]:
+    """What batches are made of: own pairs, with general ones behind them where some are mixed in."""
+    if corpus.general is None:
+        return store, None, None
+    general, counts = build_store(corpus.general, "train", tokenizer, folder / MIXED)
+    targets, others = pair_lengths(store)[1], pair_lengths(general)[1]
+    mix = Mix.of(targets, others, recipe.data.mix.share, recipe.batch.seed)
+    return joined(store, general), mix, counts
+
+
+def _matched(recipe: TranslateRecipe, counts: Sequence[PairCounts]) -> str:
+    config, count = recipe.data.fuzzy, sum(each.matched for each in counts)
+    used = sum(each.used for each in counts)
+    if not count:
+        raise ConfigError(
+            f"data.fuzzy: none of {used:,} sources has a near match of {config.at_least} % or more; lower "
+            "data.fuzzy.at_least, raise its share, name another memory, or leave it out"
+        )
+    return f"near matches: {count:,} of {used:,} sources have one behind them, of {config.at_least} % or more"
+
+
+def _annotated(counts: Sequence[PairCounts]) -> str:
+    count, used = sum(each.annotated for each in counts), sum(each.used for each in counts)
+    if not count:
+        raise ConfigError(
+            f"data.terms: none of {used:,} pairs has a term on both sides; name another glossary, raise "
+            "data.terms.share, or leave it out"
+        )
+    return f"terms: {count:,} of {used:,} sources have some inside"
 
 
 def _warn_of_changes(tokenizer: Tokenizer, corpus: Corpus, say: Callable[[str], None]) -> None:
@@ -171,17 +274,6 @@ def _left_out(counts: PairCounts, recipe: TranslateRecipe) -> str:
     if counts.skipped:
         parts.append(counts.why)
     return f"\nleft out: {'; '.join(parts)}" if parts else ""
-
-
-def _tokenizer(recipe: TranslateRecipe, corpus: Corpus, folder: Path, *, begun: bool) -> Tokenizer:
-    """The one in the folder if it was learned from the same text with the same settings."""
-    text = replace(recipe.data, root="", test=())
-    settings = json.dumps([to_dict(recipe.tokenizer), to_dict(text)])
-    # of what it is validated on as well: figures of other text cannot be compared
-    wanted = fingerprint([*corpus.paths("train"), *corpus.paths("valid")], settings)
-    return settled_tokenizer(
-        folder, wanted, begun=begun, make=lambda: Tokenizer.train(texts(corpus, "train"), recipe.tokenizer)
-    )
 
 
 class Validator:
@@ -240,17 +332,25 @@ def translator_of(prepared: Prepared, decoding: DecodeConfig) -> Translator:
     return Translator(
         prepared.model,
         prepared.tokenizer,
-        longest=max(prepared.counts.longest[0], 3),
-        languages=prepared.recipe.data.languages,
-        several_sentences=prepared.counts.share_of_several,
+        longest=max(prepared.longest, 3),
+        languages=prepared.languages,
+        several_sentences=prepared.several_sentences,
+        fuzzy=prepared.fuzzy,
+        inline=prepared.inline,
         decoding=decoding,
         precision="bfloat16" if prepared.recipe.train.bfloat16(prepared.ranks.device) else "float32",
     )
 
 
 def job_of(prepared: Prepared, folder: Path) -> Job:
-    recipe, counts = prepared.recipe, prepared.counts
+    recipe, several = prepared.recipe, prepared.several_sentences
+    mixed = {} if prepared.general is None else {"mix": asdict(prepared.general)}
     files = [str(path) for path in prepared.corpus.paths("train")]
+    adapted: dict[str, Any] = {}
+    if recipe.model.adapter.rank and prepared.start is not None:
+        base = digest(prepared.start.model)
+        how: Any = {"task": recipe.task, "config": recipe.model.adapter, "base": base}
+        adapted["write"] = partial(write_adapted, **how)
     return Job(
         recipe=recipe,
         model=prepared.model,
@@ -264,13 +364,16 @@ def job_of(prepared: Prepared, folder: Path) -> Job:
         root=prepared.corpus.root,
         about={
             "model": to_dict(prepared.model.config),
-            "longest": counts.longest[0],
-            "languages": list(recipe.data.languages),
-            **({} if counts.several is None else {"several_sentences": counts.share_of_several}),
+            "longest": prepared.longest,
+            "languages": list(prepared.languages),
+            **({} if several is None else {"several_sentences": several}),
+            **({} if prepared.fuzzy is None else {"fuzzy": to_dict(prepared.fuzzy)}),
+            **({} if prepared.inline is None else {"terms": to_dict(prepared.inline)}),
             "decode": to_dict(recipe.decode),
         },
-        data={"files": files, **asdict(counts)},
+        data={"files": files, **asdict(prepared.counts), **mixed},
         test=partial(_test, prepared) if recipe.data.test else None,
+        **adapted,
     )
 
 

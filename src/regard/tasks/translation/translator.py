@@ -3,6 +3,8 @@
     source   [<2de>] ids <eos>          the language token where the model writes several languages
     target   <sos> [forced prefix] ...  what the search finds, until <eos> or the maximum
 
+M2M100 and NLLB are told both languages: [__en__] ids <eos>, and <eos> [__de__] [forced prefix] ...
+
 Texts of like length are decoded together, within a budget of tokens; what a text becomes does not depend on
 its neighbours. A text longer than the model was trained on is split into sentences, or refused, never cut. A
 text of several sentences is split too, where the model was trained on single ones.
@@ -15,64 +17,46 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, TypedDict, Unpack, get_args, overload
+from typing import Any, ClassVar, Unpack, get_args, overload
 
 import numpy as np
 import torch
 
-from regard.config import from_dict, to_dict
+from regard.config import to_dict
 from regard.decode import DecodeConfig
+from regard.hub.translators import Marks
+from regard.memory import Recall
 from regard.models.seq2seq import Seq2Seq
-from regard.settings.models import Seq2SeqConfig
+from regard.nn.adapter import with_adapters
+from regard.nn.quantized import QuantizedLinear
+from regard.tasks.base.adapter import check_base, read_adapter
 from regard.tasks.base.describe import Described
-from regard.tasks.base.faster import Precision, check_precision, settle_precision
-from regard.tasks.base.folder import (
-    EXPORTED,
-    FolderError,
-    check_backed,
-    load_quantized,
-    load_weights,
-    read_config,
-    read_shape,
-    read_tokenizer,
-    require_task,
-)
-from regard.tasks.base.guards import CONFIG, check_decoding, folder_errors, read_share, read_whole, read_words
-from regard.tasks.base.header import unfilled
+from regard.tasks.base.faster import Precision, check_precision
+from regard.tasks.base.folder import FolderError
 from regard.tasks.base.predictor import Progress, evaluating, inference
+from regard.tasks.translation.aids import Aids, GivenGlossary, TranslateSettings, aided, helped
 from regard.tasks.translation.alignment import Alignment, source_spans, word_alignment
-from regard.tasks.translation.engine import Options, SearchEngine, Split, TooLong, TorchEngine
-from regard.tasks.translation.pieces import (
-    Part,
-    Piece,
-    PieceResult,
-    Source,
-    assemble,
+from regard.tasks.translation.encoding import (
     encode_sources,
-    number_sources,
+    language_token,
+    spellings,
+    suppressed_ids,
+    target_languages,
+    told_language,
 )
+from regard.tasks.translation.engine import Options, SearchEngine, Split, TooLong, TorchEngine
+from regard.tasks.translation.fuzzy import Fuzzy
+from regard.tasks.translation.glossary import inner_tokens, phrases_of
+from regard.tasks.translation.inline import Inline
+from regard.tasks.translation.pieces import Part, Piece, PieceResult, Source, assemble, number_sources
 from regard.tasks.translation.result import Translation, TranslationWarning
 from regard.text import DataError, Origin, Tokenizer, splitting
+from regard.text.flags import FlagSettings
+from regard.text.terms import Term
 from regard.text.training import each_text
-from regard.train.ranks import find_device
 
 SINGLE = 0.05
 """A model was trained on single sentences if no more of its training texts than this share hold several."""
-
-
-class TranslateSettings(TypedDict, total=False):
-    """What `Translator.translate` takes beside the texts."""
-
-    to: str | Sequence[str] | None
-    decoding: DecodeConfig | None
-    prefixes: str | Sequence[str] | None
-    suppressed: Sequence[str]
-    too_long: TooLong
-    split: Split
-    align: bool
-    batch_tokens: int | None
-    keys: Sequence[int] | None
-    progress: Progress | None
 
 
 class Translator(Described):
@@ -93,6 +77,10 @@ class Translator(Described):
         longest: int,
         languages: tuple[str, ...] = (),
         several_sentences: float | None = None,
+        marks: Marks = "source",
+        source_language: str | None = None,
+        fuzzy: Fuzzy | None = None,
+        inline: Inline | None = None,
         decoding: DecodeConfig | None = None,
         precision: Precision = "float32",
         engine: SearchEngine | None = None,
@@ -100,7 +88,11 @@ class Translator(Described):
         """`longest` is the most tokens of a source that the model was trained on, special ones included;
         `languages` are those it writes, if it is told which; `several_sentences` is the share of its training
         sources that hold several, if that is known; `decoding` applies where a call says no other. It runs
-        where the model is, unless another `engine` does the search."""
+        where the model is, unless another `engine` does the search.
+
+        `marks` says where the model is told a language: before the source, the one to write; or before both
+        sides, each its own. `source_language` is then the one it reads, unless a call says another. `fuzzy`
+        says how it was given near matches while it was trained, if it was, and `inline` how terms."""
         if longest < 3:
             raise ValueError(f"longest={longest} leaves no room for text beside the special tokens")
         self.model = model
@@ -110,7 +102,11 @@ class Translator(Described):
         self.several_sentences = several_sentences
         self.decoding = DecodeConfig() if decoding is None else decoding
         self.precision: Precision = precision
-        self.start, self.end = tokenizer.require("start"), tokenizer.require("end")
+        self.marks: Marks = marks
+        self.source_language = source_language
+        self.fuzzy = fuzzy
+        self.inline = inline
+        self.start, self.end = tokenizer.target.require("start"), tokenizer.target.require("end")
         if engine is None:
             check_precision(precision, next(model.parameters()).device)
             engine = TorchEngine(
@@ -128,13 +124,28 @@ class Translator(Described):
             "longest": self.longest,
             "languages": list(self.languages),
             **({} if self.several_sentences is None else {"several_sentences": self.several_sentences}),
+            **({} if self.marks == "source" else {"marks": self.marks}),
+            **({} if self.source_language is None else {"source_language": self.source_language}),
+            **({} if self.fuzzy is None else {"fuzzy": to_dict(self.fuzzy)}),
+            **({} if self.inline is None else {"terms": to_dict(self.inline)}),
             "decode": to_dict(self.decoding),
         }
 
     def with_model(self, model: Seq2Seq) -> "Translator":
         own: Any = {"longest": self.longest, "languages": self.languages, "decoding": self.decoding}
-        own["several_sentences"] = self.several_sentences
+        others = ("several_sentences", "marks", "source_language", "fuzzy", "inline")
+        own |= {name: getattr(self, name) for name in others}
         return Translator(model, self.tokenizer, precision=self.precision, **own)
+
+    def with_adapter(self, folder: Path | str) -> "Translator":
+        """The same with what a fine-tuning with model.adapter has learned; the weights are shared, so that
+        many adapters take little more room than one model. `folder` is that of the training, or `adapter` in
+        it. (On a CPU, each that is used keeps a copy of the weights that is packed for products.)"""
+        adapter = read_adapter(Path(folder), self.task)
+        if any(isinstance(part, QuantizedLinear) for part in self.model.modules()):
+            raise FolderError(f"{folder}: adapters stand beside weights in float32; load the model in that")
+        check_base(adapter, self.model, Path(folder))
+        return self.with_model(with_adapters(self.model, adapter.config, adapter.weights))
 
     @overload
     def translate(  # type: ignore[overload-overlap]  # a string is a sequence of strings
@@ -155,9 +166,14 @@ class Translator(Described):
         too_long: TooLong = "split",
         split: Split = "auto",
         align: bool = False,
+        glossary: GivenGlossary = None,
+        inflected: bool = True,
+        memory: Recall | None = None,
+        flags: bool | FlagSettings = False,
         batch_tokens: int | None = None,
         keys: Sequence[int] | None = None,
         progress: Progress | None = None,
+        source_language: str | None = None,
     ) -> Translation | list[Translation]:
         """A text gives a translation, several give a list. A blank one stays empty; the model does not see
         it.
@@ -170,11 +186,22 @@ class Translator(Described):
         split         whether a text of several sentences is translated sentence by sentence, and put together
                       again: "always", "never", or ("auto") if the model was trained on single sentences
         align         also find which word came from which
+        glossary      terms that must become what it says: a mapping, or a file (see docs/tasks/memory.md);
+                      `Translation.terms` tells what became of them. A model that was trained with terms is
+                      told them first
+        inflected     a form of a term that the model has written with another ending counts
+        memory        what was translated before (`regard.memory.recall`): exact matches are taken as they
+                      are, and near ones listed in `Translation.matches`; a model that was trained with near
+                      matches is given the best
+        flags         also tell what somebody should look at (`regard.text.flags`); a translation that is
+                      caught in a loop is made again without
         batch_tokens  sources are decoded together while their number times their longest is no more than
                       this; a beam needs memory for as many rows of each. Unless given, what suits the device
         keys          numbers that the samples of each text hang on; unless given, its place in the list
         progress      called with how many more texts are done
+        source_language  of all texts, for a model that is told it
         """
+        self.reads(source_language)
         options = self.options(decoding, suppressed, too_long, align, batch_tokens, split=split)
         single = isinstance(texts, str)
         listed = [texts] if isinstance(texts, str) else [*each_text(texts)]
@@ -183,8 +210,9 @@ class Translator(Described):
             forced = [""] * len(listed)
         if isinstance(forced, str) or len(forced) != len(listed):
             raise ValueError(f"{len(listed)} texts and prefixes={prefixes!r:.60}: give one for each text")
-        sources = number_sources(listed, self.languages_of(to, len(listed)), forced, keys, 1)
-        found = self._translate(sources, options, progress)
+        languages = self.languages_of(to, len(listed))
+        sources = number_sources(listed, languages, forced, keys, 1, source_language)
+        found = self._translate(sources, options, progress, Aids.of(glossary, inflected, memory, flags))
         return found[0] if single else found
 
     def stream(
@@ -197,26 +225,43 @@ class Translator(Described):
         suppressed: Sequence[str] = (),
         too_long: TooLong = "split",
         split: Split = "auto",
-        align: bool = False,
+        align: bool | Iterable[bool] = False,
+        glossary: GivenGlossary = None,
+        inflected: bool = True,
+        memory: Recall | None = None,
+        flags: bool | FlagSettings = False,
         batch_tokens: int | None = None,
         progress: Progress | None = None,
+        source_language: str | None = None,
     ) -> Iterator[Translation]:
         """The same for any number of lines: `window` of them are read, translated and given out at a time.
-        Warns at the end if the model did not finish some of them."""
+        `align` may also say it of each line. Warns at the end if the model did not finish some of them."""
         if window < 1:
             raise ValueError(f"window={window} must be at least 1")
-        options = self.options(decoding, suppressed, too_long, align, batch_tokens, split=split)
+        options = self.options(decoding, suppressed, too_long, align is not False, batch_tokens, split=split)
+        aligned = itertools.repeat(align) if isinstance(align, bool) else iter(align)
         self.languages_of(to, 1)
-        return self._stream(each_text(lines), window, to, options, progress)
+        self.reads(source_language)
+        aids = Aids.of(glossary, inflected, memory, flags)
+        return self._stream(each_text(lines), aligned, window, to, source_language, options, progress, aids)
 
     def _stream(
-        self, lines: Iterator[str], window: int, to: str | None, options: Options, progress: Progress | None
+        self,
+        lines: Iterator[str],
+        aligned: Iterator[bool],
+        window: int,
+        to: str | None,
+        reads: str | None,
+        options: Options,
+        progress: Progress | None,
+        aids: Aids,
     ) -> Iterator[Translation]:
         count, unfinished = 0, 0
         while batch := list(itertools.islice(lines, window)):
             languages = self.languages_of(to, len(batch))
-            sources = number_sources(batch, languages, [""] * len(batch), None, count + 1)
-            found = self._translate(sources, options, progress)
+            flags = [*itertools.islice(aligned, len(batch))]
+            sources = number_sources(batch, languages, [""] * len(batch), None, count + 1, reads, flags)
+            found = self._translate(sources, options, progress, aids)
             count += len(batch)
             unfinished += sum(not translation.finished for translation in found)
             yield from found
@@ -236,14 +281,15 @@ class Translator(Described):
         to: str | None = None,
         layer: int | None = None,
         threshold: float | None = None,
+        source_language: str | None = None,
     ) -> Alignment:
         """Which word of a translation, by whomever, came from which: what the decoder looks at if it is made
         to write it."""
         (language,) = self.languages_of(to, 1)
-        (ids,) = encode_sources(self.tokenizer, [source], language)
-        written = self.tokenizer.encode(target)
+        (ids,) = self.encode([source], language, source_language)
+        written = self.tokenizer.target.encode(target)
         with self.ready():
-            (weights,) = self.attention([ids], [list(written.ids)], layer)
+            (weights,) = self.attention([ids], [list(written.ids)], layer, [self.mark(language)])
         spans = source_spans(self.tokenizer, source)
         return word_alignment(weights, source, spans, target, written.offsets, threshold)
 
@@ -282,56 +328,69 @@ class Translator(Described):
 
     def languages_of(self, to: str | Sequence[str] | None, count: int) -> list[str | None]:
         """The target language of each of so many texts; None for all where the model writes one only."""
-        listed = ", ".join(self.languages)
-        if to is None and len(self.languages) == 1:
-            to = self.languages[0]
-        if to is None:
-            if self.languages:
-                raise ValueError(f"this model writes several languages: say to which, one of {listed}")
-            return [None] * count
-        wanted = [to] * count if isinstance(to, str) else list(to)
-        for language in wanted:
-            if language not in self.languages:
-                choice = f"choose one of {listed}" if listed else "it writes one language only: leave it out"
-                raise ValueError(f"to={language!r} is no language of this model; {choice}")
-        if len(wanted) != count:
-            raise ValueError(f"{len(wanted)} languages for {count} texts: give one, or one for each")
-        return [*wanted]
+        return target_languages(self.languages, to, count)
+
+    def reads(self, source_language: str | None = None) -> str | None:
+        """The language before a source, for a model that is told it; None where it is not."""
+        if self.marks == "source":
+            if source_language is not None:
+                raise ValueError(
+                    f"source_language={source_language!r}: this model is not told what it reads; leave it out"
+                )
+            return None
+        return told_language(self.languages, source_language or self.source_language)
+
+    def encode(
+        self, texts: Sequence[str], to: str | Sequence[str | None] | None, reads: str | None = None
+    ) -> list[list[int]]:
+        """The ids that the model reads, with the languages that it is told there."""
+        return encode_sources(self.tokenizer, texts, to if self.marks == "source" else self.reads(reads))
+
+    def mark(self, language: str | None) -> tuple[int, ...]:
+        """What stands between the start and a translation into this language: its token, in some models."""
+        return () if self.marks == "source" else tuple(language_token(self.tokenizer.target, language))
 
     @cached_property
     def never_written(self) -> tuple[int, ...]:
         """What is never written: special tokens but for the end, and rows without a token."""
-        tokenizer = self.tokenizer
+        tokenizer = self.tokenizer.target
         special = {tokenizer.vocabulary[token] for token in tokenizer.specials}
         unused = set(range(self.model.config.decoder.vocabulary)) - set(tokenizer.vocabulary.values())
         return tuple(sorted((special | unused) - {self.end}))
 
     @cached_property
+    def inner(self) -> tuple[int, ...]:
+        """Tokens that, behind a word, go on with it."""
+        return inner_tokens(self.tokenizer)
+
+    @cached_property
     def _spellings(self) -> dict[str, list[int]]:
-        """The tokens that write a whole word, with a space before it or without."""
-        found: dict[str, list[int]] = {}
-        ids = sorted(self.tokenizer.vocabulary.values())
-        for id, text in zip(ids, self.tokenizer.decode_batch([[id] for id in ids]), strict=True):
-            found.setdefault(text.strip(), []).append(id)
-        return found
+        return spellings(self.tokenizer.target)
 
     def _ids_of(self, words: Sequence[str]) -> list[int]:
         if isinstance(words, str):
             raise TypeError(f"suppressed={words!r} is one string, but a list of words is taken")
-        unknown = [word for word in words if not word.strip() or word.strip() not in self._spellings]
-        if unknown:
-            pieces = " ".join(self.tokenizer.encode(unknown[0]).tokens)
-            raise ValueError(
-                f"the word {unknown[0]!r} cannot be suppressed: it is no token of its own, but made of "
-                f"several ({pieces}), which other words need too; suppress words that are one token, or "
-                "choose among several translations (n_best) one without it"
-            )
-        return [id for word in words for id in self._spellings[word.strip()]]
+        return suppressed_ids(self.tokenizer.target, self._spellings, words) if words else []
 
     def _translate(
-        self, sources: list[Source], options: Options, progress: Progress | None
+        self, sources: list[Source], options: Options, progress: Progress | None, aids: Aids
     ) -> list[Translation]:
+        return aided(self, sources, options, progress, aids)
+
+    def searched(
+        self,
+        sources: list[Source],
+        options: Options,
+        progress: Progress | None,
+        terms: Sequence[Sequence[Term]] = (),
+    ) -> list[Translation]:
+        """What the model makes of each. With `terms`, it is held to those of each source."""
         pieces = self.plan(sources, options)
+        if terms:
+            pieces = [
+                replace(piece, phrases=phrases_of(self.tokenizer, piece, terms[piece.number]))
+                for piece in pieces
+            ]
         open_pieces = [0] * len(sources)
         for piece in pieces:
             open_pieces[piece.number] += 1
@@ -349,7 +408,9 @@ class Translator(Described):
         for own in parts:
             own.sort(key=lambda part: part[0].span)
         return [
-            assemble(self.tokenizer, source.text, own, options.decoding, align=options.align)
+            assemble(
+                self.tokenizer, source.text, own, options.decoding, align=options.align and source.aligned
+            )
             for source, own in zip(sources, parts, strict=True)
         ]
 
@@ -358,14 +419,15 @@ class Translator(Described):
         blank one has none."""
         full = [(number, source) for number, source in enumerate(sources) if source.text.strip()]
         stripped = [source.text.strip() for _, source in full]
-        encoded = encode_sources(self.tokenizer, stripped, [source.language for _, source in full])
-        prefixes = self.tokenizer.encode_batch([source.prefix.rstrip() for _, source in full])
+        encoded = self._encode_all(stripped, [source for _, source in full])
+        prefixes = self.tokenizer.target.encode_batch([source.prefix.rstrip() for _, source in full])
         pieces = []
         for (number, source), text, ids, prefix in zip(full, stripped, encoded, prefixes, strict=True):
-            if len(ids) == len(encode_sources(self.tokenizer, [""], source.language)[0]):
+            if len(ids) == self._frame:
                 continue  # nothing but characters that leave no token
             start = source.text.index(text)
-            own = [Piece(number, (start, start + len(text)), text, ids, prefix, source.key << 20)]
+            span, mark = (start, start + len(text)), self.mark(source.language)
+            own = [Piece(number, span, text, ids, prefix, source.key << 20, mark=mark)]
             parted = options.split and len(splitting.sentences(source.text)) > 1
             if parted or (len(ids) > self.longest and options.too_long == "split"):
                 own = self._split(number, source, prefix, cut=options.too_long == "split")
@@ -377,8 +439,20 @@ class Translator(Described):
             if most > self.longest:
                 message = f"line {source.line}: {lengths}; its translation may be poor, or stop early"
                 warnings.warn(message, TranslationWarning, stacklevel=4)
-            pieces += own
-        return [self.limited(piece, options.decoding) for piece in pieces]
+            pieces += own if source.aligned else [replace(piece, aligned=False) for piece in own]
+        limited = [self.limited(piece, options.decoding) for piece in pieces]
+        return helped(limited, sources, self.tokenizer, self.fuzzy, self.inline)
+
+    def _encode_all(self, texts: Sequence[str], sources: Sequence[Source]) -> list[list[int]]:
+        """A text of each source."""
+        if self.marks == "source":
+            return self.encode(texts, [source.language for source in sources])
+        return encode_sources(self.tokenizer, texts, [self.reads(source.reads) for source in sources])
+
+    @property
+    def _frame(self) -> int:
+        """Special tokens around a source."""
+        return 2 if self.languages else 1
 
     def limited(self, piece: Piece, decoding: DecodeConfig) -> Piece:
         """With how many tokens its translation may have: no more than positions were learned for."""
@@ -391,58 +465,33 @@ class Translator(Described):
         return self.engine.decode(pieces, options)
 
     def attention(
-        self, sources: list[list[int]], targets: list[list[int]], layer: int | None = None
+        self,
+        sources: list[list[int]],
+        targets: list[list[int]],
+        layer: int | None = None,
+        marks: Sequence[Sequence[int]] = (),
     ) -> list[np.ndarray]:
         """[target, source] without special tokens: the row of a token is what was looked at to write it;
-        inside `ready`."""
-        return self.engine.attention(sources, targets, layer)
+        `marks` are those of the targets' languages, if there are any. Inside `ready`."""
+        return self.engine.attention(sources, targets, layer, marks)
 
     def _split(self, number: int, source: Source, prefix: list[int], *, cut: bool) -> list[Piece]:
         """The sentences of a text; with `cut`, in pieces where they are too long themselves."""
 
         def fits(part: str) -> bool:
-            return not cut or len(encode_sources(self.tokenizer, [part], source.language)[0]) <= self.longest
+            return not cut or len(self._encode_all([part], [source])[0]) <= self.longest
 
         spans = splitting.pieces(source.text, fits)
-        encoded = encode_sources(self.tokenizer, [source.text[a:b] for a, b in spans], source.language)
-        marks = len(encode_sources(self.tokenizer, [""], source.language)[0])
-        read = [(span, ids) for span, ids in zip(spans, encoded, strict=True) if len(ids) > marks]
+        encoded = self._encode_all([source.text[a:b] for a, b in spans], [source] * len(spans))
+        read = [(span, ids) for span, ids in zip(spans, encoded, strict=True) if len(ids) > self._frame]
         pieces = []
         for place, (span, ids) in enumerate(read):
             forced, key = [] if place else prefix, (source.key << 20) + place
-            pieces.append(Piece(number, span, source.text[slice(*span)], ids, forced, key))
+            mark = self.mark(source.language)
+            pieces.append(Piece(number, span, source.text[slice(*span)], ids, forced, key, mark=mark))
         return pieces
 
     @contextmanager
     def ready(self) -> Iterator[None]:
         with evaluating(self.model), inference(self.device, self.precision):
             yield
-
-
-def open_translator(
-    folder: Path | str, *, device: str = "auto", precision: Precision | None = None
-) -> Translator:
-    """What a training has made."""
-    folder = Path(folder)
-    if (folder / EXPORTED).is_file():
-        raise FolderError(f"{folder}: exported for CTranslate2; translate with --engine ctranslate2")
-    require_task(folder, Translator.task)
-    config, place = read_config(folder), find_device(device)
-    precision = settle_precision(precision, place)
-    with folder_errors(folder / CONFIG):
-        shape = read_shape(folder, config, Seq2SeqConfig)
-        decoding = from_dict(DecodeConfig, config["decode"], "decode")
-        check_decoding(decoding)
-        longest, languages = max(read_whole(config, "longest"), 3), read_words(config, "languages")
-        several = read_share(config, "several_sentences")  # older folders do not know
-    if precision == "int8" and place == "cpu":
-        model = load_quantized(folder, lambda: Seq2Seq(shape))
-    else:
-        check_backed(folder, lambda: Seq2Seq(shape))
-        model = unfilled(lambda: Seq2Seq(shape))
-        load_weights(folder, model)
-    vocabulary = min(shape.encoder.vocabulary, shape.decoder.vocabulary)
-    model, tokenizer = model.to(place).eval(), read_tokenizer(folder, vocabulary)
-    own: Any = {"longest": longest, "languages": languages, "several_sentences": several}
-    with folder_errors(folder / CONFIG):
-        return Translator(model, tokenizer, decoding=decoding, precision=precision, **own)

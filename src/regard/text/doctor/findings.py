@@ -97,6 +97,8 @@ class Report:
     splits: Mapping[str, SplitCounts | SampleCounts]
     task: str = ""
     """What the text is for, where somebody had to find out."""
+    notes: tuple[str, ...] = ()
+    """What else is to be known of a training on it."""
 
     @property
     def ok(self) -> bool:
@@ -120,5 +122,6 @@ class Report:
             "verdict": self.verdict,
             "splits": {name: asdict(counts) for name, counts in self.splits.items()},
             **({"task": self.task} if self.task else {}),
+            **({"notes": [*self.notes]} if self.notes else {}),
             "findings": [{**asdict(finding), "share": finding.share} for finding in self.findings],
         }

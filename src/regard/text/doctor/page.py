@@ -14,6 +14,8 @@ def render(report: Report, console: Console) -> None:
     """Print a report. Text from files is printed as it is; what is too long for the width is shortened."""
     if report.task:
         _print(Text(f"read as text for {report.task}; another task is chosen with --task"), 0, console)
+    for note in report.notes:
+        _print(Text(note), 0, console)
     for line in _counts(report):
         console.print(line, soft_wrap=True)
     console.print()

@@ -1,0 +1,341 @@
+"""Markdown (CommonMark, tables, strikethrough, front matter), parsed by markdown-it-py and written back by
+position.
+
+    ## The **old** [station](map.md)         The old station: the rest goes where its words go
+
+Headings, paragraphs, list items and cells of tables are segments, and so is what an image says; a hard line
+break parts them. Code, addresses, HTML tags, footnote marks and link definitions stay. A paragraph that was
+wrapped over several lines is written in one. A link whose text is its own reference ([station]) gets that
+reference spelled out: [Bahnhof][station].
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from html import unescape
+from html.entities import html5
+from typing import Any, Literal
+
+from regard.config import from_dict
+from regard.documents.base import Segment
+from regard.documents.html import html_sites
+from regard.documents.inlines import Inline, Parser
+from regard.documents.splicing import Hole, Site, Source, Spliced, numbered
+from regard.documents.yaml import yaml_sites
+from regard.text.markup import Notation, block
+from regard.text.scanning import OPAQUE, VOID, Syntax, Token
+
+SYNTAX = Syntax(kind="text", lines=False)
+_FRONT = re.compile(
+    r"\ufeff?(?:(---)[ \t]*(?:\r\n?|\n)(.*?)(?<=[\r\n])(?:---|\.\.\.)|\+\+\+[ \t]*[\r\n].*?[\r\n]\+\+\+)"
+    r"[ \t]*(?=[\r\n]|$)",
+    re.DOTALL,
+)
+_ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|(\w+));")
+_MARKS = re.compile(
+    r"\[\^[^\]\s]+\]:?|\{%.*?%\}|\{[#.:][^{}\n]*\}|^\[[ xX]\](?=\s)|\[\[[^\]\n]*\]\]", re.DOTALL
+)
+"""Of dialects: footnotes, template tags, attributes, boxes to tick, links of wikis."""
+_SPECIAL = re.compile(
+    r"`|(?<!\s)\*|\*(?!\s)|<(?=[A-Za-z/!?])|(?<![^\W_])_(?!\s)|(?<!\s)_(?![^\W_])|~(?=~)|(?<=~)~"
+)
+"""What would be taken for markup."""
+_HTML_TAG = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9-]*)")
+_LEADING = re.compile(r"(?:[-+*](?=\s|$)|#{1,6}(?=\s|$)|>|=+\s*$|-+\s*$|~~~|```|:::)")
+_LEADING_NUMBER = re.compile(r"(\d{1,9})([.)])(?=\s|$)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MarkdownSettings:
+    front_matter: tuple[str, ...] = ()
+    """Keys of the front matter (YAML between ---) whose strings are translated: title, description."""
+    attributes: tuple[str, ...] = ("alt", "title")
+    """Of HTML in it: attributes that are translated."""
+    encoding: str | None = None
+
+
+class MarkdownFormat:
+    name = "markdown"
+    endings = (".md", ".markdown", ".mkd")
+    settings = tuple(each.name for each in fields(MarkdownSettings))
+
+    def open(self, raw: bytes, file: str, settings: Mapping[str, object]) -> Spliced:
+        own = from_dict(MarkdownSettings, settings)
+        source = Source.read(raw, file, own.encoding)
+        sites = [*_Document(source, own).sites()]
+        numbered(sites)
+        return Spliced(source, sites)
+
+
+class _Document:
+    def __init__(self, source: Source, settings: MarkdownSettings) -> None:
+        self._source, self._settings = source, settings
+        text = source.text.replace("\0", "\ufffd")
+        front = _FRONT.match(text)
+        self._front = None if front is None or front[1] is None else front.span(2)
+        end = 0 if front is None else front.end()
+        if text.startswith("\ufeff"):
+            end = max(end, 1)
+        self._text = re.sub(r"[^\r\n]", " ", text[:end]) + text[end:]
+        self._row = (-1, 0)
+
+    def sites(self) -> Iterator[Site | Hole]:
+        if self._front is not None and self._settings.front_matter:
+            yield from yaml_sites(
+                self._source, *self._front, lambda path: path in self._settings.front_matter
+            )
+        before: Any = None
+        for token in Parser().parse(self._text):
+            if token.type == "inline":
+                kind: Literal["cell", "text"] = "cell" if before.type in ("th_open", "td_open") else "text"
+                found = self._cell(token) if kind == "cell" else self._places(token)
+                if found is not None:
+                    yield from self._inline(token, found, kind)
+            elif token.type == "html_block" and token.level == 0:
+                start, end = (self._line(each) for each in token.map)
+                yield from html_sites(self._source, start, end, self._settings.attributes)
+            before = token
+
+    def _line(self, number: int) -> int:
+        """Where a line begins, from 0."""
+        starts = self._source.starts
+        return starts[number] if number < len(starts) else len(self._text)
+
+    def _places(self, token: Any) -> list[int] | None:
+        """Where each character of what a token holds stands; its lines are the ends of those of the file."""
+        places: list[int] = []
+        lines = token.content.split("\n")
+        for number, line in enumerate(lines, token.map[0]):
+            start = self._line(number)
+            own = self._text[start : self._line(number + 1)].rstrip("\r\n")
+            bare = line.strip()
+            at = own.rfind(bare)
+            if at < 0 or own[at + len(bare) :].strip(" \t#\f\v\xa0"):
+                return None
+            indent = len(line) - len(line.lstrip())
+            places += [max(start + at - indent + i, 0) for i in range(len(line))]
+            places.append(start + at + len(bare))  # the line end, or the end of all
+        return places
+
+    def _cell(self, token: Any) -> list[int] | None:
+        number = token.map[0]
+        start, end = self._line(number), self._line(number + 1)
+        begin = self._row[1] if self._row[0] == number else start
+        pattern = "".join(r"\\?\|" if char == "|" else re.escape(char) for char in token.content)
+        found = re.compile(pattern).search(self._text, begin, end)
+        if found is None:
+            return None
+        self._row = (number, found.end())
+        places, at = [], found.start()
+        for char in token.content:
+            places.append(at)
+            at += 2 if char == "|" and self._text[at] == "\\" else 1
+        return [*places, at]
+
+    def _inline(self, token: Any, places: Sequence[int], kind: str) -> Iterator[Site | Hole]:
+        content = token.content
+        first = True
+        for start, end, tokens, images in _groups(content, token.meta["inlines"]):
+            found = block(tokens, SYNTAX, _NOTATION)
+            if found is None:
+                for image in images:
+                    yield from _alt(self._source, image, places)
+                continue
+            line = self._source.line(places[start])
+            begins = kind == "text" and (first or content[start - 1] == "\n")
+            finish = partial(_finish, empty=_empty(tokens), cell=kind == "cell", begins=begins)
+            segment = Segment(key="", line=line, block=found, source=found.raw)
+            site = Site(places[start], places[end], segment, finish=finish)
+            for image in images:
+                own = self._text[places[image.start] : places[image.end]]
+                if own == content[image.start : image.end]:
+                    site.holes += _alt(self._source, image, places)
+            yield site
+            first = False
+
+
+def _alt(source: Source, image: Inline, places: Sequence[int]) -> list[Hole]:
+    start, end = places[image.inner[0]], places[image.inner[1]]
+    raw = source.text[start:end]
+    found = block([Token("text", raw)], SYNTAX, _NOTATION)
+    if found is None or image.shortcut or "\n" in raw or "\r" in raw:
+        return []
+    segment = Segment(key="", line=source.line(start), block=found, source=raw, context="@alt")
+    return [Hole(places[image.start], places[image.end], [Site(start, end, segment)])]
+
+
+def _groups(content: str, inlines: Sequence[Inline]) -> Iterator[tuple[int, int, list[Token], list[Inline]]]:
+    """Tokens between hard line breaks, without white space at the ends, and the images in them."""
+    events = sorted(_events(content, inlines), key=lambda each: (each[0], each[1]))
+    groups: list[list[tuple[int, int, Token, Inline | None]]] = [[]]
+    depth = done = 0
+    for start, end, token, inline in events:
+        if start < done:
+            continue
+        if done < start:
+            groups[-1].append((done, start, Token("text", content[done:start]), None))
+        depth += (token.kind == "open") - (token.kind == "close")
+        if token.parts and depth == 0:
+            groups.append([])
+        else:
+            groups[-1].append((start, end, token, inline))
+        done = end
+    if done < len(content):
+        groups[-1].append((done, len(content), Token("text", content[done:]), None))
+    for group in groups:
+        own = _stripped(group)
+        if own:
+            images = [each for *_, each in own if each is not None and each.kind == "image"]
+            yield own[0][0], own[-1][1], [token for _, _, token, _ in own], images
+
+
+_Event = tuple[int, int, Token, Inline | None]
+
+
+def _stripped(group: Sequence[_Event]) -> list[_Event]:
+    own = [*group]
+    for last in (0, -1):
+        while own and own[last][2].kind == "text":
+            start, end, token, _ = own[last]
+            bare = token.raw.lstrip() if last == 0 else token.raw.rstrip()
+            if bare:
+                cut = len(token.raw) - len(bare)
+                span = (start + cut, end) if last == 0 else (start, end - cut)
+                own[last] = (*span, replace(token, raw=bare), None)
+                break
+            del own[last]
+    return own
+
+
+def _events(content: str, inlines: Sequence[Inline]) -> Iterator[_Event]:
+    """Tags and marks; what is within a mark comes with it."""
+    inlines = _collapsed(content, inlines)
+    tags = _html_pairs(content, inlines)
+    covered: list[tuple[int, int]] = []
+    for each in inlines:
+        inner = each.inner if each.kind == "pair" else (each.end, each.end)
+        covered += ((each.start, inner[0]), (inner[1], each.end))
+        raw = content[each.start : each.end]
+        match each.kind:
+            case "pair":
+                first, last = each.inner
+                closing = content[last : each.end]
+                if each.shortcut:
+                    closing = f"][{content[first:last]}]"
+                yield each.start, first, Token("open", content[each.start : first]), None
+                yield last, each.end, Token("close", closing), None
+            case "break":
+                yield each.start, each.end, Token("mark", "\\\n", parts=True), None
+            case "html" if (each.start, each.end) in tags:
+                yield each.start, each.end, Token(tags[each.start, each.end], raw), None
+            case "html" if raw[:3].lower() == "<br":
+                yield each.start, each.end, Token("mark", raw, parts=True), None
+            case "opaque" | "code":
+                yield each.start, each.end, Token("mark", re.sub(r"\n[ \t]*", " ", raw), stands=True), None
+            case _:
+                yield each.start, each.end, Token("mark", re.sub(r"\n[ \t]*", " ", raw)), each
+    for found in _MARKS.finditer(content):
+        if not any(start < found.end() and found.start() < end for start, end in covered):
+            yield *found.span(), Token("mark", found[0], stands=not found[0].startswith("[")), None
+
+
+def _collapsed(content: str, inlines: Sequence[Inline]) -> list[Inline]:
+    """Elements of HTML that are not translated, in one piece; and a footnote's mark that has been taken for a
+    link."""
+    own = [
+        Inline("image", each.start, each.end, each.inner, shortcut=True)
+        if each.kind == "pair" and each.shortcut and content.startswith("^", each.inner[0])
+        else each
+        for each in inlines
+    ]
+    pairs = [each for each in own if each.kind == "pair"]
+    starts = {each.start for each in own}
+    kept: list[Inline] = []
+    done = 0
+    for each in own:
+        if each.end <= done:
+            continue
+        tag = _HTML_TAG.match(content, each.start) if each.kind == "html" else None
+        if tag is not None and not tag[1] and tag[2].lower() in OPAQUE | {"var"}:
+            closing = re.compile(rf"</{tag[2]}\s*>", re.IGNORECASE).search(content, each.end)
+            if closing is not None and closing.start() in starts:
+                start, end = each.start, closing.end()
+                if not any(_crosses(pair, start, end) for pair in pairs):
+                    kept.append(Inline("opaque", start, end))
+                    done = end
+                    continue
+        kept.append(each)
+    return kept
+
+
+def _html_pairs(content: str, inlines: Sequence[Inline]) -> dict[tuple[int, int], Literal["open", "close"]]:
+    """Tags of HTML that have their other one, with no pair of Markdown cut by them."""
+    pairs = [each for each in inlines if each.kind == "pair"]
+    stack: list[tuple[str, Inline]] = []
+    found: dict[tuple[int, int], Literal["open", "close"]] = {}
+    for each in inlines:
+        tag = _HTML_TAG.match(content, each.start) if each.kind == "html" else None
+        if tag is None or tag[2].lower() in VOID | OPAQUE or content[each.end - 2] == "/":
+            continue
+        if not tag[1]:
+            stack.append((tag[2].lower(), each))
+        elif stack and stack[-1][0] == tag[2].lower():
+            opening = stack.pop()[1]
+            if not any(_crosses(pair, opening.start, each.end) for pair in pairs):
+                found[opening.start, opening.end], found[each.start, each.end] = "open", "close"
+    return found
+
+
+def _crosses(pair: Inline, start: int, end: int) -> bool:
+    within = start <= pair.start and pair.end <= end
+    around = pair.inner[0] <= start and end <= pair.inner[1]
+    return not (within or around or pair.end <= start or end <= pair.start)
+
+
+def _read(text: str) -> str:
+    """Without escapes: entities first, for an escaped & begins none."""
+    parts = re.split(r"(\\[!-/:-@\[-`{-~])", text)
+    return "".join(part[1:] if i % 2 else unescape(part) for i, part in enumerate(parts))
+
+
+def _write(text: str) -> str:
+    text = re.sub(r"\\(?=[!-/:-@\[-`{-~])", r"\\\\", text)
+    text = _SPECIAL.sub(r"\\\g<0>", _ENTITY.sub(_amp, text))
+    return re.sub(r"\[|\](?=[\[(:])", r"\\\g<0>", text) if re.search(r"\][\[(:]", text) else text
+
+
+def _amp(found: re.Match[str]) -> str:
+    return f"\\{found[0]}" if found[1] is None or f"{found[1]};" in html5 else found[0]
+
+
+def _at_start(text: str) -> str:
+    """At the start of a line, what would make something else of it."""
+    text = _LEADING_NUMBER.sub(r"\1\\\2", text, count=1) if _LEADING_NUMBER.match(text) else text
+    return f"\\{text}" if _LEADING.match(text) else text
+
+
+def _empty(tokens: Sequence[Token]) -> re.Pattern[str] | None:
+    """What emphasis becomes that got no words, as far as it cannot be other emphasis; or a mark or a link,
+    which stay."""
+    own = {each.raw for each in tokens if each.kind == "open" and each.raw in ("*", "_", "**", "__", "~~")}
+    empty = [
+        rf"(?<![\\{each[0]}]){re.escape(2 * each)}(?!{re.escape(each[0])})"
+        for each in own
+        if 2 * each not in own
+    ]
+    if not empty:
+        return None
+    kept = {each.raw for each in tokens if each.kind != "text" and each.raw not in own}
+    stays = [re.escape(each) for each in sorted(kept, key=len, reverse=True)]
+    return re.compile(f"({'|'.join(stays) or '(?!)'})|{'|'.join(empty)}")
+
+
+def _finish(text: str, empty: re.Pattern[str] | None, cell: bool, begins: bool) -> str:
+    text = text if empty is None else empty.sub(lambda found: found[1] or "", text)
+    text = _at_start(text) if begins else text
+    return text.replace("|", "\\|") if cell else text
+
+
+_NOTATION = Notation(_read, _write)
+FORMAT = MarkdownFormat()

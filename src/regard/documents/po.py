@@ -1,0 +1,136 @@
+"""gettext's catalogues, PO and POT: entries without a translation get one, marked fuzzy; the rest stays.
+
+    #, python-format                      #, fuzzy, python-format
+    msgid "%d files"                ->    msgid "%d files"
+    msgstr ""                             msgstr "%d Dateien"
+
+Of an entry with plural forms, the singular and the plural are segments. As many forms are written as the
+language has: that of one thing gets the singular, every other one the plural. A fuzzy entry counts as a
+draft, but as new where the catalogue says that it was made for another text (#| msgid).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from regard.documents.base import Result, Segment, State, as_it_is
+from regard.documents.plurals import Plurals, plurals_of
+from regard.documents.po_entries import Catalogue, Entry, read_catalogue
+from regard.documents.po_writing import header_edits, text_lines
+from regard.text import DataError, Origin
+from regard.text.markup import read_block
+from regard.text.scanning import Syntax
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    entry: Entry
+    plural: bool
+
+
+class Po:
+    name = "po"
+    endings = (".po", ".pot")
+    settings = ("target_language", "numbers")
+
+    def open(self, raw: bytes, file: str, settings: Mapping[str, object]) -> "OpenedPo":
+        language = settings.get("target_language")
+        told = None if language is None else str(language)
+        return OpenedPo(read_catalogue(raw, file), told, bool(settings.get("numbers")))
+
+
+class OpenedPo:
+    def __init__(self, catalogue: Catalogue, told: str | None, numbers: bool) -> None:
+        self._catalogue = catalogue
+        self.source_language: str | None = None
+        self.target_language: str | None = catalogue.header.get("Language") or None
+        self._plurals = self._find_plurals(told)
+        self._places: list[_Place] = []
+        plain = Syntax(kind="text", tags=True, numbers=numbers)
+        printf = replace(plain, printf=True)
+        found: list[Segment] = []
+        for entry in catalogue.entries:
+            forms = [(entry.msgid, False)]
+            if entry.msgid_plural is not None:
+                forms.append((entry.msgid_plural, True))
+            for text, plural in forms:
+                if not text.strip():
+                    continue
+                place = _Place(entry, plural)
+                self._places.append(place)
+                found.append(
+                    Segment(
+                        key=f"{entry.context or ''}\x04{entry.msgid}" + ("\x04plural" if plural else ""),
+                        line=entry.line,
+                        block=read_block(text, printf if entry.printf else plain),
+                        source=text,
+                        target=entry.forms.get(self._form(place), ""),
+                        state=_state(entry, self._plurals),
+                        context=entry.context or "",
+                    )
+                )
+        self.segments: Sequence[Segment] = found
+
+    def _find_plurals(self, told: str | None) -> Plurals | None:
+        said = self._catalogue.header.get("Plural-Forms", "")
+        if said and "INTEGER" not in said:
+            try:
+                return Plurals(said)
+            except ValueError as error:
+                origin = Origin(self._catalogue.file, self._catalogue.header_line)
+                remedy = "write it as in nplurals=2; plural=(n != 1);"
+                raise DataError(origin, str(error), "", remedy) from error
+        return plurals_of(self.target_language or told)
+
+    def _form(self, place: _Place) -> int:
+        """Which of the entry's translations is that of this text."""
+        if self._plurals is None:
+            return int(place.plural)
+        return self._plurals.many if place.plural else self._plurals.one
+
+    def write(self, results: Sequence[Result | None], target_language: str | None = None) -> bytes:
+        own: dict[int, dict[bool, Result]] = {}
+        for segment, place, result in zip(self.segments, self._places, results, strict=True):
+            if result is not None and not as_it_is(segment, result):
+                own.setdefault(place.entry.number, {})[place.plural] = result
+        lines = [*self._catalogue.lines]
+        for number, given in own.items():
+            self._write(lines, self._catalogue.entries[number], given, target_language)
+        if own:
+            header_edits(self._catalogue, lines, self.target_language or target_language, self._plurals)
+        return self._catalogue.joined(lines)
+
+    def _write(
+        self, lines: list[str], entry: Entry, given: Mapping[bool, Result], target_language: str | None
+    ) -> None:
+        """The lines of an entry's translations, in the place of the first of them."""
+        catalogue = self._catalogue
+        if entry.msgid_plural is None:
+            forms: dict[int | None, str] = {None: given[False].text}
+        else:
+            plurals = self._plurals or plurals_of(target_language)
+            if plurals is None:
+                remedy = "write Plural-Forms into its header, or say a language with --to"
+                origin = Origin(catalogue.file, entry.line)
+                raise DataError(origin, "plural forms of an unknown language", "", remedy)
+            texts = {plural: result.text for plural, result in given.items()}
+            forms = {
+                form: texts.get(form != plurals.one or plurals.count == 1, entry.forms.get(form, ""))
+                for form in range(plurals.count)
+            }
+        written: list[str] = []
+        for form, text in forms.items():
+            name = "msgstr" if form is None else f"msgstr[{form}]"
+            written += text_lines(name, text, catalogue.width, catalogue.end)
+        first, last = entry.msgstr
+        lines[first] = "".join(written)
+        lines[first + 1 : last] = [""] * (last - first - 1)
+        catalogue.mark(lines, entry, any(each.draft for each in given.values()))
+
+
+def _state(entry: Entry, plurals: Plurals | None) -> State:
+    count = 1 if entry.msgid_plural is None else 2 if plurals is None else plurals.count
+    if any(not entry.forms.get(form) for form in range(count)):
+        return "new"
+    if entry.fuzzy:
+        return "new" if entry.previous else "draft"
+    return "final"

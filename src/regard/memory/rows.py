@@ -1,0 +1,60 @@
+"""TSV and CSV files whose columns a header may name."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.text.files import COMPRESSED, LONGEST, scan
+from regard.text.records import DataError, Origin
+from regard.text.tables import Row, split_plain, split_quoted
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The cells of a row by the names that were asked for; what it does not have is empty."""
+
+    cells: dict[str, str]
+    origin: Origin
+
+
+def ending(path: str | Path) -> str:
+    """Of a file's name, under that of its compression, in small letters."""
+    name = Path(path)
+    return (name.with_suffix("") if name.suffix in COMPRESSED else name).suffix.lower()
+
+
+def scan_rows(
+    path: str | Path,
+    known: Mapping[str, Collection[str]],
+    plain: Sequence[str],
+    *,
+    encoding: str = "utf-8",
+    separator: str | None = None,
+) -> Iterator[Named | DataError]:
+    """Rows of a file. `known` has the names that a header may use for each column; if the first row has names
+    for the first two of `plain`, it is a header, and else columns are taken to be `plain`, in this order."""
+    file, quoted = str(path), ending(path) == ".csv"
+    lines = scan(path, LONGEST, encoding=encoding)
+    mark = separator or ("," if quoted else "\t")
+    rows = split_quoted(lines, file, mark) if quoted else split_plain(lines, file, mark)
+    names: list[str | None] | None = None
+    for row in rows:
+        if isinstance(row, DataError):
+            yield row
+            continue
+        if names is None:
+            names = _header(row, known, plain)
+            if names is not None:
+                continue
+            names = [*plain]
+        if len(row.cells) < 2:
+            yield DataError(row.origin, "a row of one cell", f"where {plain[0]} and {plain[1]} are needed")
+            continue
+        own = {name: str(cell).strip() for name, cell in zip(names, row.cells, strict=False) if name}
+        yield Named({name: own.get(name, "") for name in known}, row.origin)
+
+
+def _header(row: Row, known: Mapping[str, Collection[str]], plain: Sequence[str]) -> list[str | None] | None:
+    cells = [str(cell).strip().lower().replace(" ", "_") for cell in row.cells]
+    names = [next((name for name, own in known.items() if cell in own), None) for cell in cells]
+    return names if set(plain[:2]) <= set(names) else None

@@ -1,0 +1,85 @@
+"""What fine-tuning by adapters leaves: the whole model, and beside it what was learned alone.
+
+    OUT/                 a model like any other: the adapters are part of its matrices
+    OUT/adapter/         config.json, adapter.safetensors: small, for many that share one base
+
+An adapter names its base by a digest of the base's weights, and is refused by any other.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from regard.config import from_dict, to_dict
+from regard.disk import replace
+from regard.nn.adapter import adapters, merged_weights
+from regard.settings.network import AdapterConfig
+from regard.tasks.base.folder import FolderError, read_config, whole, write_config, write_weights
+from regard.tasks.base.guards import CONFIG, folder_errors, own_file
+from regard.train.digests import of_content, of_weights
+
+FOLDER, ADAPTER = "adapter", "adapter.safetensors"
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    config: AdapterConfig
+    base: str
+    """The digest of the weights that it was learned beside."""
+    weights: Mapping[str, Tensor]
+
+
+def digest(model: nn.Module) -> str:
+    """Of a model's weights."""
+    weights = {name: weight.detach().cpu() for name, weight in whole(model).items()}
+    return of_content(weights, weights.__getitem__)
+
+
+def write_adapted(
+    folder: Path, weights: Mapping[str, Tensor], *, task: str, config: AdapterConfig, base: str
+) -> None:
+    """The weights of an adapted model: merged, and what was learned by itself."""
+    write_weights(folder, merged_weights(weights, config))
+    own = {name: each.detach().cpu().contiguous().clone() for name, each in adapters(weights).items()}
+    beside = folder / FOLDER
+    beside.mkdir(parents=True, exist_ok=True)
+    replace(beside / ADAPTER, lambda partial: save_file(own, partial, of_weights(own)))
+    write_config(beside, task, {"adapter": to_dict(config), "base": base})
+
+
+def clear_adapter(folder: Path) -> None:
+    """Make room for a run that takes the place of the one there, and may have none."""
+    (folder / FOLDER / ADAPTER).unlink(missing_ok=True)
+
+
+def read_adapter(folder: Path, task: str) -> Adapter:
+    """From its folder, or from that of the model that was trained with it."""
+    folder = folder / FOLDER if (folder / FOLDER).is_dir() else folder
+    if not folder.is_dir() or not own_file(folder, ADAPTER).exists():
+        raise FolderError(
+            f"{folder}: no {ADAPTER} there; give the --out folder of a training with model.adapter.rank, or "
+            f"the folder {FOLDER} in it"
+        )
+    config = read_config(folder)
+    if config.get("task") != task:
+        raise FolderError(f"{folder}: an adapter for the task {config.get('task')!r:.60}, not {task!r}")
+    with folder_errors(folder / CONFIG):
+        settings, base = from_dict(AdapterConfig, config["adapter"], "adapter"), str(config["base"])
+    path = own_file(folder, ADAPTER)
+    with folder_errors(path):
+        weights = load_file(path)
+        if not all(torch.isfinite(weight).all() for weight in weights.values()):
+            raise ValueError("it holds numbers that are none; copy the folder anew")
+    return Adapter(settings, base, weights)
+
+
+def check_base(adapter: Adapter, model: nn.Module, folder: Path) -> None:
+    if adapter.base != digest(model):
+        raise FolderError(
+            f"{folder}: it was learned beside the weights of another model: open the one that the training "
+            "started from"
+        )

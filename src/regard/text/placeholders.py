@@ -1,0 +1,121 @@
+"""What stands in a text for something else, and is never to be changed: variables of programs, addresses.
+
+    %s  %1$s  %(name)s  %-10.2f  %%      printf, in C, Python, Java, Objective-C
+    {name}  {0:N2}  ${x}  #{x}  %{x}     Python, .NET, JavaScript, Ruby
+    {{x}}  $t(key)  %name%               Handlebars, i18next, Symfony
+    {when, date, short}                  ICU
+    &amp;                                an entity, in a text that is no markup
+    https://...  mail@example.org        addresses
+
+A choice of ICU, `{n, plural, one {# file} other {# files}}`, has branches: these are text, the rest is not.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+_VARIABLE = (
+    r"\[X\d+X\]"
+    r"|\{\{[^{}\n]{1,80}\}\}|\$t\([^()\n]{1,80}\)"
+    r"|[$#%]?\{[\w.!@\[\]-]{0,40}(?:,\s?-?\d{1,3})?(?::[^{}\s]{0,20})?\}"
+    r"|\{\s{0,3}[\w.-]{1,40}\s{0,3},\s{0,3}(?:number|date|time|spellout|ordinal|duration)"
+    r"\s{0,3}(?:,[^{}\n]{0,60})?\}"
+    r"|%%|%\([\w.]{1,40}\)[-+#0 ]?\d{0,4}(?:\.\d{1,3})?[a-zA-Z]"
+    r"|%[A-Za-z_]\w{1,40}(?:\.\w{1,40}){0,4}%(?![\w%])"
+    r"|\b(?:https?|ftp)://[^\s<>\"]+[^\s<>\".,;:!?)\]}']"
+    r"|(?<!\S)@\w+(?:@[\w.-]+\w)?"
+    r"|\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b"
+)
+_FLAGS = r"[-+#0']{0,3}(?:\d{1,4}|\*)?(?:\.(?:\d{1,3}|\*))?(?:hh?|ll?|[qLjzt])?"
+_KINDS = "[diouxXeEfFgGaAcCrsSp@]"
+_PRINTF = rf"%(?:\d{{1,2}}\$)?{_FLAGS}{_KINDS}"
+_LIKELY = (
+    rf"|%\d{{1,2}}\${_FLAGS}{_KINDS}"
+    rf"|(?<![\d%]){_PRINTF}(?:(?![A-Za-z]|(?<=@)\w)|(?=(?:s|ms|px|x|h|m|[kKM]i?[bB])\b))"
+)
+"""In a text of which it is not known whether it is a format: not in 100%discount."""
+_ENTITY = r"|&(?:[A-Za-z]\w{1,30}|#\d{1,7}|#[xX][0-9A-Fa-f]{1,6});"
+_NUMBER = r"|(?<![\w.,])\d+(?:[.,:/]\d+)*(?!\w)"
+_COUNT = r"|\#"
+
+
+def placeholders(*, numbers: bool = False, count: bool = False, printf: bool = False) -> re.Pattern[str]:
+    """`numbers`: these too; `count`: a # too, as in the branches of a plural; `printf`: it is known to be a
+    format of printf's."""
+    return _PATTERNS[numbers, count, printf]
+
+
+_PATTERNS = {
+    (numbers, count, printf): re.compile(
+        _VARIABLE + (f"|{_PRINTF}" if printf else _LIKELY) + _ENTITY + _NUMBER * numbers + _COUNT * count
+    )
+    for numbers in (False, True)
+    for count in (False, True)
+    for printf in (False, True)
+}
+
+_BY_PLACE = re.compile(r"(?!%\d+\$|%%|%.*%$)%[^({]*|\{\}")
+
+
+def by_place(names: Iterable[str]) -> bool:
+    """Whether there are several, of which each means the argument whose turn it is: their order counts."""
+    return len({name for name in names if _BY_PLACE.fullmatch(name)}) > 1
+
+
+_CHOICE = re.compile(r"\{\s{0,20}[\w.-]{1,40}\s{0,20},\s{0,20}(plural|selectordinal|select)\s{0,20},")
+_SELECTOR = re.compile(r"\s*(?:offset:\s*\d+\s+)?(?:=\d+|[\w-]+)\s*\{")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of ICU's, in a text."""
+
+    start: int
+    end: int
+    plural: bool
+    """A # in it stands for the number."""
+    branches: tuple[tuple[int, int], ...]
+    """The text of each, without its braces."""
+
+
+def choices(text: str) -> Iterator[Choice]:
+    """Those that are not within another. What only looks like one is none."""
+    at = 0
+    while (found := _CHOICE.search(text, at)) is not None:
+        choice = _choice(text, found)
+        if choice is not None:
+            yield choice
+        at = found.end() if choice is None else choice.end
+
+
+def _choice(text: str, found: re.Match[str]) -> Choice | None:
+    branches, at = [], found.end()
+    while (selector := _SELECTOR.match(text, at)) is not None:
+        end = _closing(text, selector.end())
+        if end < 0:
+            return None
+        branches.append((selector.end(), end))
+        at = end + 1
+    rest = re.compile(r"\s*\}").match(text, at)
+    if rest is None or not branches:
+        return None
+    return Choice(found.start(), rest.end(), found[1] != "select", tuple(branches))
+
+
+def _closing(text: str, at: int) -> int:
+    """Where the brace closes that was opened before; -1 if it does not. Between apostrophes, of which the
+    first has a brace behind it, braces are text."""
+    depth = 1
+    while at < len(text):
+        match text[at]:
+            case "'" if text[at + 1 : at + 2] in ("{", "}"):
+                end = text.find("'", at + 1)
+                at = at if end < 0 else end
+            case "{":
+                depth += 1
+            case "}":
+                depth -= 1
+                if depth == 0:
+                    return at
+        at += 1
+    return -1

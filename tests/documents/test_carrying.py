@@ -1,0 +1,207 @@
+"""Documents through a translator: nothing is lost whatever it writes, and nothing is done twice."""
+
+import json
+import re
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regard.documents.base import Result
+from regard.documents.job import LOST
+from regard.documents.registry import open_document
+from regard.documents.xmltree import read_xml
+from regard.memory import Match, Recall
+from regard.tasks.translation.documents import TOO_LONG, Carrier, report_of
+from regard.text.terms import Terms
+from tests.documents import made
+from tests.documents.standin import StandIn, careless, same, upper
+
+TAG = re.compile(r"<[^<>]*>")
+ESCAPED = [re.escape(each) for each in sorted({*made.PLACEHOLDERS, "{who}"}, key=len, reverse=True)]
+PLACEHOLDER = re.compile("|".join([*ESCAPED, r"\{n, plural, =0 \{", r"\} one \{", r"\} other \{"]))
+"""Found without the help of what is tested."""
+
+
+def carried(opened, write, **more):
+    (results,) = Carrier(StandIn(write), **more).translate([opened])
+    return results
+
+
+def marks(text: str) -> tuple[Counter, Counter]:
+    return Counter(TAG.findall(text)), Counter(PLACEHOLDER.findall(text))
+
+
+def documents(count: int):
+    yield "a.xlf", made.xliff(count * 2 // 5, 1)
+    yield "b.xlf", made.xliff(count * 2 // 5, 2)
+    yield "c.po", made.po(count - 2 * (count * 2 // 5))
+
+
+def test_of_two_thousand_segments_no_tag_and_no_placeholder_is_lost():
+    segments = 0
+    for name, text in documents(2_000):
+        opened = open_document(name, text.encode())
+        results = carried(opened, careless)
+        for segment, result in zip(opened.segments, results, strict=True):
+            assert marks(result.text) == marks(segment.source), (segment.source, result.text)
+        written = opened.write(results)
+        again = open_document(name, written)  # well-formed, and as the standard wants it
+        assert [each.source for each in again.segments] == [each.source for each in opened.segments]
+        assert [each.key for each in again.segments] == [each.key for each in opened.segments]
+        for segment, result in zip(again.segments, results, strict=True):
+            assert segment.target == result.text
+        segments += len(opened.segments)
+    assert segments >= 2_000
+
+
+@pytest.mark.parametrize(("name", "text"), [*documents(100)], ids=["xliff-1.2", "xliff-2.1", "po"])
+def test_what_a_model_leaves_as_it_is_stays_so_to_the_byte(name, text):
+    opened = open_document(name, text.encode())
+    results = carried(opened, same)
+    assert [each.text for each in results] == [each.source for each in opened.segments]
+    written = opened.write(results)
+    again = open_document(name, written)
+    assert again.write([Result(text=each.target, state=each.state) for each in again.segments]) == written
+    assert again.write([None] * len(again.segments)) == written
+    assert opened.write([None] * len(opened.segments)) == text.encode()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**9), st.sampled_from([1, 2]), st.booleans())
+def test_any_segment_keeps_its_marks_in_a_file_that_is_well_formed(seed, version, windows):
+    text = made.xliff(3, version, seed)
+    raw = (text.replace("\n", "\r\n") if windows else text).encode()
+    opened = open_document("a.xlf", raw)
+    written = opened.write(carried(opened, careless))
+    tree = read_xml(written, "a.xlf")
+    assert tree.root.name == "xliff"
+    for before, after in zip(opened.segments, open_document("a.xlf", written).segments, strict=True):
+        assert marks(after.target) == marks(before.source)
+    if windows:
+        assert b"\n" not in written.replace(b"\r\n", b"")
+
+
+PO = b'msgid "a"\nmsgstr ""\n\nmsgctxt "c"\nmsgid "a"\nmsgstr "A"\n\nmsgid "b"\nmsgstr "B"\n'
+
+
+def test_only_what_is_new_is_translated():
+    old = open_document("a.po", b'msgid "a"\nmsgstr "alt"\n\nmsgctxt "c"\nmsgid "a"\nmsgstr ""\n')
+    translator = StandIn(upper)
+    (results,) = Carrier(translator).translate([open_document("a.po", PO)], [old])
+    assert results == [Result(text="alt", origin="file", state="final"), None, None]
+    assert translator.read == []
+    (results,) = Carrier(translator).translate([open_document("a.po", PO)])
+    assert results[0].text == "A"  # by the model: the other "a" means something else
+    assert (results[0].origin, translator.read) == ("model", ["a"])
+
+
+def test_a_draft_that_is_taken_over_stays_one():
+    first = open_document("a.po", PO)
+    written = first.write(carried(first, upper))
+    assert written.startswith(b'#, fuzzy\nmsgid "a"\nmsgstr "A"\n')
+    (results,) = Carrier(StandIn(upper)).translate([first], [open_document("a.po", written)])
+    assert first.write(results) == written
+
+
+def test_a_text_is_translated_once_for_all_files():
+    text = b'msgid "one two"\nmsgstr ""\n'
+    opened = [open_document("a.po", text), open_document("b.po", text)]
+    translator = StandIn(upper)
+    results = Carrier(translator).translate(opened)
+    assert translator.read == ["one two"]
+    assert [each.text for own in results for each in own] == ["ONE TWO"] * 2
+
+
+def test_a_text_that_the_file_has_elsewhere_is_taken_from_there():
+    unit = "<trans-unit id='{}'><source>{}</source>{}</trans-unit>"
+    body = unit.format(1, "a &amp; b", "") + unit.format(2, "a &amp; b", "<target>A und B</target>")
+    raw = f"<xliff version='1.2'><file source-language='en'><body>{body}</body></file></xliff>".encode()
+    opened = open_document("a.xlf", raw)
+    results = carried(opened, upper)
+    assert results == [Result(text="A und B", origin="file", state="final"), None]
+
+
+def test_memories_terms_and_flags_have_their_place():
+    text = b'msgid "the station"\nmsgstr ""\n\nmsgid "the river"\nmsgstr ""\n\nmsgid "%s: 1"\nmsgstr ""\n'
+    memory = {"the station": ("der Bahnhof", 100), "the river": ("der See", 90)}
+
+    def look_up(text):
+        return [Match(text, *memory[text], "en", "de")] if text in memory else []
+
+    results = carried(
+        open_document("a.po", text),
+        upper,
+        memory=Recall(look_up),
+        terms=Terms({"river": "Fluss"}),
+        flags=lambda source, target, translation: ("odd",) if target == "THE RIVER" else (),
+    )
+    assert results == [
+        Result(text="der Bahnhof", origin="memory"),
+        Result(text="THE Fluss", origin="model", confidence=0.5, flags=("odd",)),
+        Result(text="%s: 1", origin="copy"),
+    ]
+
+
+def test_what_a_memory_has_is_written_as_the_file_writes_it_and_only_where_there_are_no_tags():
+    unit = "<trans-unit id='{}'><source>{}</source></trans-unit>"
+    body = unit.format(1, "a &amp; b") + unit.format(2, "a &amp; <g id='1'>b</g>")
+    raw = f"<xliff version='1.2'><file source-language='en'><body>{body}</body></file></xliff>".encode()
+    memory = Recall(lambda text: [Match(text, "c < d", 100, "en", "de")])
+    found = carried(open_document("a.xlf", raw), upper, memory=memory)
+    assert [(each.text, each.origin) for each in found] == [
+        ("c &lt; d", "memory"),
+        ("A &amp; <g id='1'>B</g>", "model"),
+    ]
+
+
+def test_a_placeholder_that_the_model_loses_is_put_back_and_flagged():
+    opened = open_document("a.po", b'msgid "open %(file)s now"\nmsgstr ""\n')
+    (result,) = carried(opened, lambda text: (text.replace("%(file)s", "").upper(), []))
+    assert result.text == "OPEN %(file)s NOW"
+    assert result.flags == (LOST,)
+    (result,) = carried(opened, upper)
+    assert (result.text, result.flags) == ("OPEN %(file)s NOW", ())
+
+
+def test_what_is_too_long_for_its_place_is_flagged():
+    raw = (
+        b"<xliff version='1.2'><file source-language='en'><body>"
+        b"<trans-unit id='1' maxwidth='7' size-unit='char'>"
+        b"<source>one <g id='1'>two</g></source></trans-unit></body></file></xliff>"
+    )
+    opened = open_document("a.xlf", raw)
+    assert opened.segments[0].longest == 7
+    assert carried(opened, upper)[0].flags == ()
+    assert carried(opened, lambda text: (text + " three", []))[0].flags == (TOO_LONG,)
+
+
+def test_branches_of_a_message_are_translated_and_its_frame_is_kept():
+    message = b"You have {n, plural, offset:1 =0 {no mail} one {# new mail} other {{name} and #}} now"
+    text = b'msgid "' + message + b'"\nmsgstr ""\n'
+    translator = StandIn(upper)
+    ((result,),) = Carrier(translator).translate([open_document("a.po", text)])
+    assert result.text == (
+        "YOU HAVE {n, plural, offset:1 =0 {NO MAIL} one {# NEW MAIL} other {{name} AND #}} NOW"
+    )
+    assert translator.read == ["You have [X1X] now", "no mail", "# new mail", "{name} and #"]
+
+
+def test_lines_of_a_message_stay_lines():
+    opened = open_document("a.po", b'msgid "Usage:\\n  run %s\\n\\n  -x\\n"\nmsgstr ""\n')
+    (result,) = carried(opened, upper)
+    assert result.text == "USAGE:\n  RUN %s\n\n  -X\n"
+
+
+def test_the_report_counts_everything():
+    opened = open_document("a.po", PO + b'\nmsgid "%s open"\nmsgstr ""\n\nmsgid "1"\nmsgstr ""\n')
+    results = carried(opened, lambda text: (text.replace("%s", "").upper(), []))
+    report = report_of("a.po", opened, results)
+    counts = (report.segments, report.words, report.file_kept, report.model, report.copied)
+    assert counts == (5, 6, 2, 2, 1)
+    assert [each["flags"] for each in report.flagged] == [[LOST]]
+    assert json.loads(json.dumps(report.to_dict()))["file"] == "a.po"
+    assert report.line() == (
+        "a.po: 5 segments, 6 words: 2 there already, 2 by the model, 1 without words, 1 flagged"
+    )

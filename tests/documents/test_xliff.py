@@ -1,0 +1,259 @@
+"""XLIFF: what is translated, what is said of it, and that nothing else is touched."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.bench.encoder import DATA
+from regard.documents.base import Result
+from regard.documents.registry import open_document
+from regard.text import DataError
+
+OASIS = DATA / "documents" / "xliff-2.1"
+
+ONE = """<?xml version="1.0" encoding="{encoding}"?>
+<!-- kept -->
+<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" version='1.2'>
+  <file source-language="en" original="a"><body>
+    <trans-unit  id="1" resname="menu">
+      <source>Hello</source>
+    </trans-unit>
+    <trans-unit id="2"><source>Größe &amp; &quot;more&quot;</source><target state = "new"/></trans-unit>
+    <group translate="no"><trans-unit id="3"><source>Kept</source></trans-unit></group>
+    <trans-unit id="4" translate="no"><source>Kept</source></trans-unit>
+    <trans-unit id="5"><source>Done</source><target state="signed-off">Fertig</target>
+      <alt-trans><source>Not this</source><target>Nor this</target></alt-trans></trans-unit>
+    <trans-unit id="6"><source>Look</source><target state="needs-review-l10n">Schau</target></trans-unit>
+    <trans-unit id="7"><source>  </source></trans-unit>
+  </body></file>
+</xliff>
+"""
+
+TWO = """<xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.1" srcLang="en">
+ <file id="f"><unit id="u" name="title">
+  <segment id="s1"><source>One</source></segment>
+  <ignorable><source> </source></ignorable>
+  <segment><source xml:space="preserve">Two  <ph id="1"/></source></segment>
+ </unit><unit id="v" translate="no"><segment><source>Kept</source></segment></unit></file>
+</xliff>
+"""
+
+
+def all_of(opened, text="{}!", **more):
+    return [Result(text=text.format(each.source), **more) for each in opened.segments]
+
+
+def test_what_there_is_to_translate():
+    opened = open_document("a.xlf", ONE.format(encoding="utf-8").encode())
+    found = [(each.key, each.state, each.line, each.context) for each in opened.segments]
+    assert found == [
+        ("0/1", "new", 6, "menu"),
+        ("0/2", "new", 8, ""),
+        ("0/5", "final", 11, ""),
+        ("0/6", "draft", 13, ""),
+    ]
+    assert (opened.source_language, opened.target_language) == ("en", None)
+    assert opened.segments[1].block.view().text == 'Größe & "more"'
+
+
+def test_a_translation_is_put_in_its_place_and_its_state_is_said():
+    raw = ONE.format(encoding="utf-8")
+    opened = open_document("a.xlf", raw.encode())
+    results = [Result(text="Hallo"), Result(text="Größe &amp; mehr", origin="memory"), None, None]
+    wanted = raw.replace(
+        "<source>Hello</source>",
+        '<source>Hello</source>\n      <target state="needs-review-translation" '
+        'state-qualifier="leveraged-mt">Hallo</target>',
+    )
+    wanted = wanted.replace(
+        '<target state = "new"/>',
+        '<target state = "translated" state-qualifier="exact-match">Größe &amp; mehr</target>',
+    )
+    wanted = wanted.replace('original="a">', 'original="a" target-language="de">')
+    assert opened.write(results, "de").decode() == wanted
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ISO-8859-1", "utf-16"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("bom", [b"", b"\xef\xbb\xbf"])
+def test_encodings_and_ends_of_lines_are_kept(encoding, end, bom):
+    if bom and encoding != "utf-8":
+        pytest.skip("a mark of its own")
+    raw = bom + ONE.format(encoding=encoding).replace("\n", end).encode(encoding)
+    opened = open_document("a.xlf", raw)
+    assert opened.write([None] * 4) == raw
+    written = opened.write([Result(text="Größe „日“"), None, None, None], "de")
+    assert written.startswith(raw[:30])
+    again = open_document("a.xlf", written)
+    read = again.segments[0].block.view().text if encoding == "ISO-8859-1" else again.segments[0].target
+    assert read in ("Hello", "Größe „日“")
+    if encoding == "ISO-8859-1":
+        assert "Größe &#8222;&#26085;&#8220;".encode("latin-1") in written
+    assert written.decode(encoding).count("\n") == written.decode(encoding).count(end)
+
+
+def test_the_second_version_has_its_own_states():
+    opened = open_document("a.xlf", TWO.encode())
+    assert [each.key for each in opened.segments] == ["0/u/s1", "0/u/#1"]
+    results = [Result(text="Eins"), Result(text='Zwei  <ph id="1"/>', flags=("odd",))]
+    written = opened.write(results, "de").decode()
+    assert '<segment id="s1" state="translated" subState="regard:machine">' in written
+    assert '<segment state="translated" subState="regard:flagged">' in written
+    assert '<target xml:space="preserve">Zwei  <ph id="1"/></target>' in written
+    assert 'srcLang="en" trgLang="de">' in written
+    assert [each.state for each in open_document("a.xlf", written.encode()).segments] == ["draft", "draft"]
+    final = opened.write([Result(text="Eins", origin="memory"), None], "de").decode()
+    assert '<segment id="s1" state="translated"><source>One</source><target>Eins</target>' in final
+    with pytest.raises(DataError, match=r"a\.xlf:1: no target language; say it with --to"):
+        opened.write(results)
+
+
+def test_sources_that_are_cut_are_translated_segment_by_segment():
+    raw = (
+        b"<xliff version='1.2'><file source-language='en' target-language='de'><body><trans-unit id='1'>"
+        b"<source>One. Two.</source>"
+        b"<seg-source><mrk mtype='seg' mid='0'>One.</mrk> <mrk mtype='seg' mid='1'>Two.</mrk></seg-source>"
+        b"</trans-unit></body></file></xliff>"
+    )
+    opened = open_document("a.xlf", raw)
+    assert [each.source for each in opened.segments] == ["One.", "Two."]
+    written = opened.write([Result(text="Eins."), Result(text="Zwei.")])
+    target = b"<mrk mtype='seg' mid='0'>Eins.</mrk> <mrk mtype='seg' mid='1'>Zwei.</mrk></target>"
+    assert target in written
+    again = open_document("a.xlf", written)
+    assert [each.target for each in again.segments] == ["Eins.", "Zwei."]
+    assert b"mid='1'>Drei.</mrk></target>" in again.write([None, Result(text="Drei.")])
+
+
+def test_codes_enclose_stand_for_words_or_are_beside_them():
+    raw = (
+        "<xliff version='1.2'><file source-language='en'><body><trans-unit id='1'><source>a "
+        "<bpt id='1'>[</bpt>b <g id='2'>c</g><ept id='1'>]</ept> <x id='3'/> <it id='4' pos='open'>i</it>d "
+        "<mrk mtype='protected'>Not this</mrk><!-- nor this --></source></trans-unit></body></file></xliff>"
+    )
+    block = open_document("a.xlf", raw.encode()).segments[0].block
+    assert block.view().text == "a b c [X1X] d [X2X]"
+    assert "not this" not in block.view(bare=True).text.lower()
+
+
+@pytest.mark.parametrize(
+    ("raw", "told"),
+    [
+        (b"<xliff version='1.2'><file>", r"a\.xlf:1: not well-formed XML: no element found"),
+        (b"<xliff>\n<a>&x;</a></xliff>", r"a\.xlf:2: not well-formed XML: undefined entity"),
+        (b"<!DOCTYPE x [<!ENTITY a 'b'>]>\n<x/>", r"a\.xlf:1: a document type of its own"),
+        (b"<x/>", r"not XLIFF 1\.2 or 2\.x: <x>"),
+        (b"<a>" * 200, r"a\.xlf:1: more than 90 elements"),
+        (b"\xff\xfe", "no element"),
+        (b"<?xml version='1.0' encoding='none-such'?><a/>", "unknown encoding"),
+        (b"<?xml version='1.0'?>\n<a>\xe4</a>", r"a\.xlf:2: invalid characters: byte 25"),
+        (
+            ONE.format(encoding="utf-8").replace('  id="1"', "").encode(),
+            r"a\.xlf:5: a <trans-unit> without an id",
+        ),
+        (
+            ONE.format(encoding="utf-8").replace("<source>Hello</source>", "").encode(),
+            r"a\.xlf:5: a <trans-unit> '1'",
+        ),
+        (TWO.replace('id="s1"', 'state="odd"').encode(), r"a\.xlf:3: unknown state 'odd'; it is one of"),
+    ],
+)
+def test_what_is_not_valid_is_refused_with_its_place(raw, told):
+    with pytest.raises(DataError, match=told):
+        open_document("a.xlf", raw)
+
+
+def test_nothing_is_fetched_and_nothing_expands():
+    outside = b"<!DOCTYPE xliff SYSTEM 'http://127.0.0.1:1/x.dtd'>\n"
+    raw = outside + ONE.format(encoding="utf-8").split("\n", 1)[1].encode()
+    opened = open_document("a.xlf", raw)
+    assert opened.write([None] * 4) == raw
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), max_size=60))
+def test_whatever_a_translation_says_the_file_is_well_formed(text):
+    opened = open_document("a.xlf", ONE.format(encoding="utf-8").encode())
+    block = opened.segments[0].block
+    placed = block.place(block.view(), text)
+    written = opened.write([Result(text=placed), None, None, None])
+    target = open_document("a.xlf", written).segments[0].block
+    assert target.view().text == "Hello"
+
+
+ACCEPTED = {
+    **dict.fromkeys(
+        ["DuplicateExtElemIdsInFile", "DuplicateExtElemIdsInGroup", "DuplicateExtElemIdsInUnit"],
+        "ids of elements that are not XLIFF's are their owner's business",
+    ),
+    **dict.fromkeys(
+        ["InvalidFSAttribute", "InvalidFSAttributeOnEc", "InvalidFSAttributeValue"],
+        "how a preview looks (format style module) has no part in translating",
+    ),
+    **dict.fromkeys(
+        [
+            "InvalidFragIdBadOrder",
+            "InvalidFragIdDuplicatedPrefix",
+            "InvalidFragIdMissplacedLeaf",
+            "InvalidFragIdNoSingleLeaf",
+            "InvalidFragIdPrefixNotNmtoken",
+            "InvalidFragIdPrefixTooShort",
+            "InvalidFragIdUnknownPrefix",
+        ],
+        "references of annotations to other places are copied, never followed",
+    ),
+    "InvalidValidation": "rules of the validation module are not applied here",
+}
+"""Of OASIS' invalid files, those that are read all the same, and why."""
+
+
+@pytest.mark.skipif(not OASIS.is_dir(), reason="the files of OASIS are not here")
+def test_valid_files_of_oasis_are_read_and_written():
+    files = sorted((OASIS / "valid").glob("*.xlf"))
+    assert len(files) >= 25
+    for file in files:
+        raw = file.read_bytes()
+        opened = open_document(file)
+        assert opened.write([None] * len(opened.segments)) == raw
+        same = [Result(text=each.source) if each.state == "new" else None for each in opened.segments]
+        again = open_document(file, opened.write(same, "fr"))
+        assert [each.source for each in again.segments] == [each.source for each in opened.segments]
+        assert all(each.state != "new" for each in again.segments)
+
+
+@pytest.mark.skipif(not OASIS.is_dir(), reason="the files of OASIS are not here")
+def test_invalid_files_of_oasis_are_refused_but_for_some_with_a_reason():
+    accepted = set()
+    for file in sorted((OASIS / "invalid").glob("*.xlf")):
+        try:
+            open_document(file)
+        except DataError as error:
+            told = str(error)
+        else:
+            accepted.add(file.stem.removeprefix("bad_"))
+            continue
+        assert re.search(r"\.xlf:\d+: .+; ", told)
+    assert accepted == {*ACCEPTED}
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ('<ph id="1" dataRef="d"/>', "no such <data>"),
+        ('<ec startRef="1"/>a <sc id="1"/>', "has not begun"),
+        ('<sc id="1"/>a', "must be ended"),
+        ('<sc id="1" canCopy="no"/>a<ec startRef="1"/>', "canCopy differs"),
+        ('<ph id="1" canReorder="no"/>', "without a code before it"),
+        ('<ph id="1" subFlows="w"/>', "no such <unit>"),
+        ('<ph id="1" copyOf="2"/>', "can be copied"),
+        ('<cp hex="0041"/>', "stands for no character"),
+        ('<ph id="a b"/>', "malformed id"),
+        ('<pc id="1" subType="xlf:b">a</pc>', "does not fit"),
+        ("<b>a</b>", "<b> cannot stand in <source>"),
+        ('<mrk id="1" type="comment">a</mrk>', "either a value or a ref"),
+    ],
+)
+def test_faulty_codes_are_refused(source, told):
+    with pytest.raises(DataError, match=told):
+        open_document("a.xlf", TWO.replace("One", source).encode())

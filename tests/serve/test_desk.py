@@ -1,0 +1,236 @@
+"""A service for several customers: adapters on one base, and a memory's file with its glossaries."""
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+from safetensors.torch import load_file
+
+import regard
+from regard.config import ConfigError
+from regard.memory import Memory, Segment, recall
+from regard.serve.glossaries import Glossaries
+from regard.serve.models import Bases, Named, with_pairs
+from regard.serve.run import read_keys
+from regard.serve.service import Service
+from tests.serve.server import Running, serving
+from tests.serve.test_own import close
+from tests.serve.words import german
+from tests.tasks import tiny
+
+TEXTS = [source for source, _ in tiny.pairs(8, start=800)]
+KNOWN, KEPT = "a dog sees a red tree", "Ein Hund erblickt einen roten Baum"
+NEAR = "a dog sees a blue tree"
+BASE, ACME = {"Authorization": "Bearer secret"}, {"Authorization": "Bearer customer"}
+
+
+@pytest.fixture(scope="module")
+def adapter(word_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a dog is something else."""
+    place = tmp_path_factory.mktemp("acme")
+    pairs = [(source, target.replace("hund", "haus")) for source, target in tiny.pairs(200)]
+    own = tiny.write_pairs(place, "own", pairs)
+    plain = {
+        "data": {"train": own, "valid": own, "root": str(place)},
+        "model": {"start": str(word_model), "adapter": {"rank": 4, "alpha": 8.0}},
+        "batch": {"tokens": 512},
+        "optimizer": {"learning_rate": 1e-2, "warmup": 5},
+        "train": {"steps": 60, "validate_every": 60},
+        "valid": {"metric": "loss", "sentences": 2},
+    }
+    regard.fit(plain, out=place / "run", check=False, console=Console(quiet=True), device="cpu")
+    return place / "run"
+
+
+@pytest.fixture(scope="module")
+def company(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("memory") / "company.db"
+    with Memory(path, create=True) as memory:
+        memory.add([Segment(KNOWN, KEPT, "en", "de"), Segment("big house", "Haus", "en", "fr")])
+        memory.add_terms("en", "de", [("tree", "Linde", "usual"), ("DOG", "Dackel", "exact")])
+    return path
+
+
+@pytest.fixture(scope="module")
+def desk(word_model: Path, adapter: Path, company: Path) -> Iterator[Running]:
+    keys = company.with_name("keys")
+    keys.write_text("# who may ask\nsecret\ncustomer acme\n")
+    models = (f"en-de={word_model}", f"acme={word_model}+{adapter}")
+    with serving(*models, "--memory", company, "--keys", keys) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def alone(word_model: Path, adapter: Path) -> SimpleNamespace:
+    base = regard.load(word_model, regard.Translator, device="cpu")
+    return SimpleNamespace(base=base, acme=base.with_adapter(adapter))
+
+
+def test_an_adapter_is_chosen_by_name_and_gives_what_it_gives_in_python(
+    desk: Running, alone: SimpleNamespace, company: Path
+) -> None:
+    aid = recall(company, "en", "de")
+    for name, own in (("en-de", alone.base), ("acme", alone.acme)):
+        found = desk.post("/v1/translate", {"texts": TEXTS, "model": name}, headers=BASE).json()
+        assert found["model"] == name
+        close(found["results"], [each.to_dict() for each in own.translate(TEXTS, memory=aid)])
+    assert alone.acme.translate("a dog").text != alone.base.translate("a dog").text
+    with desk.client(headers=BASE) as client:
+        pairs = client.get("/v1/about").json()["pairs"]
+    assert [(each["model"], each["source"], each["target"]) for each in pairs] == [
+        ("en-de", "en", "de"),
+        ("acme", "en", "de"),
+    ]
+
+
+def test_a_key_may_have_a_model_of_its_own(desk: Running, alone: SimpleNamespace) -> None:
+    wanted = {"secret": alone.base.translate("a dog").text, "customer": alone.acme.translate("a dog").text}
+    fields = {"q": "a dog", "source": "en", "target": "de"}
+    for headers, key in ((BASE, "secret"), (ACME, "customer")):
+        libre = desk.post("/translate", {**fields, "api_key": key}).json()["translatedText"]
+        deepl = desk.post("/v2/translate", {"text": ["a dog"], "target_lang": "DE"}, headers=headers).json()
+        assert libre == deepl["translations"][0]["text"] == wanted[key]
+    found = desk.post("/translate", {**fields, "model": "en-de"}, headers=ACME).json()
+    assert found["translatedText"] == wanted["secret"], "a name goes before the key"
+    assert desk.post("/translate", {**fields, "model": "none"}, headers=ACME).status_code == 400
+
+
+def test_the_memory_answers_what_it_has(desk: Running, alone: SimpleNamespace, company: Path) -> None:
+    texts = [KNOWN, NEAR, "", "old river"]
+    found = desk.post("/v1/translate", {"texts": texts}, headers=BASE).json()["results"]
+    wanted = alone.base.translate(texts, memory=recall(company, "en", "de"))
+    close(found, [each.to_dict() for each in wanted])
+    assert [each["remembered"] for each in found] == [True, False, False, False]
+    assert (found[0]["text"], found[1]["matches"][0]["score"]) == (KEPT, 83)
+    with ThreadPoolExecutor(16) as pool:
+        sent = [
+            (text, pool.submit(desk.post, "/v1/translate", {"texts": text}, headers=BASE))
+            for text in texts * 8
+        ]
+        for text, answer in sent:
+            close(answer.result().json()["result"], found[texts.index(text)])
+
+
+def test_every_door_asks_the_memory_and_tags_are_for_the_model(desk: Running) -> None:
+    fields = {"source": "en", "target": "de", "format": "html"}
+    for text, wanted in ((KNOWN, KEPT), (NEAR, german(NEAR)), (f"<b>{KNOWN}</b>", f"<b>{german(KNOWN)}</b>")):
+        answer = desk.post("/translate", {"q": text, **fields}, headers=BASE).json()
+        assert answer["translatedText"] == wanted
+    sent = {"text": [KNOWN, NEAR], "target_lang": "DE", "source_lang": "EN", "glossary_id": "company"}
+    found = desk.post("/v2/translate", sent, headers=BASE).json()["translations"]
+    assert [each["text"] for each in found] == [KEPT, german(NEAR).replace("baum", "Linde")]
+
+
+def test_documents_have_what_the_memory_has(desk: Running) -> None:
+    catalogue = f'msgid "{KNOWN}"\nmsgstr ""\n\nmsgid "{NEAR}"\nmsgstr ""\n'
+    with desk.client(headers=BASE) as client:
+        sent = {"data": {"source": "en", "target": "de"}, "files": {"file": ("a.po", catalogue.encode())}}
+        fetched = client.get(client.post("/translate_file", **sent).json()["translatedFileUrl"]).text
+    assert f'msgid "{KNOWN}"\nmsgstr "{KEPT}"\n' in fetched
+    assert f'msgstr "{german(NEAR)}"\n' in fetched
+
+
+def test_what_is_imported_meanwhile_counts_at_once(desk: Running, company: Path) -> None:
+    text = "old house"
+    with Memory(company) as memory:
+        for wanted in ("Altbau", "Das alte Haus"):
+            memory.add([Segment(text, wanted, "en", "de")])
+            found = desk.post("/v1/translate", {"texts": text}, headers=BASE).json()["result"]
+            assert (found["text"], found["remembered"]) == (wanted, True)
+
+
+def test_glossaries_are_the_files_and_are_kept_there(desk: Running, company: Path) -> None:
+    def translated(glossary: str) -> str:
+        sent = {
+            "text": ["a tree sees a DOG"],
+            "target_lang": "DE",
+            "source_lang": "EN",
+            "glossary_id": glossary,
+        }
+        return desk.post("/v2/translate", sent, headers=BASE).json()["translations"][0]["text"]
+
+    with desk.client(headers=BASE) as client:
+        (own,) = client.get("/v2/glossaries").json()["glossaries"]
+        assert (own["glossary_id"], own["name"], own["entry_count"]) == ("company", "company", 2)
+        assert translated("company").split()[1] == "Linde"
+        assert client.delete("/v2/glossaries/company").status_code == 403
+        new = {"name": "shop", "source_lang": "en", "target_lang": "de", "entries": "tree\tTanne"}
+        made = client.post("/v2/glossaries", json=new).json()
+        assert translated(made["glossary_id"]).split()[1] == translated("shop").split()[1] == "Tanne"
+        with Memory(company) as memory:
+            assert [(each.name, each.rows) for each in memory.glossaries()] == [
+                ("shop", (("en", "de", "tree", "Tanne"),))
+            ]
+            assert Glossaries(memory).get(made["glossary_id"]).created == made["creation_time"]
+        change = {"source_lang": "en", "target_lang": "de", "entries": "tree\tEiche", "entries_format": "tsv"}
+        put = client.put(f"/v3/glossaries/{made['glossary_id']}/dictionaries", json=change)
+        assert put.json()["entry_count"] == 1
+        assert translated("shop").split()[1] == "Eiche"
+        assert client.delete(f"/v2/glossaries/{made['glossary_id']}").status_code == 204
+        assert client.get(f"/v2/glossaries/{made['glossary_id']}").status_code == 404
+    with Memory(company) as memory:
+        assert memory.glossaries() == []
+        assert len(memory.terms()) == 2
+
+
+def test_logs_have_no_text_and_no_key(desk: Running) -> None:
+    desk.post("/v1/translate", {"texts": [KNOWN, NEAR]}, headers=BASE)
+    log = desk.log.read_text(encoding="utf-8")
+    assert '"path": "/v1/translate"' in log
+    assert not [word for word in ("dog", "Hund", "Linde", "secret", "customer") if word in log]
+
+
+def test_matches_may_only_be_listed(word_model: Path, company: Path) -> None:
+    service = Service([Named.of(f"en-de={word_model}")], device="cpu", memory=company, memory_use="never")
+    try:
+        (served,) = service.models
+        asked: Any = {"source": "en", "target": "de"}
+        with ThreadPoolExecutor(1) as apart:  # from a browser's tests, whose loop is never done
+            answer = apart.submit(asyncio.run, service.translate_remembering(served, "", [KNOWN], **asked))
+            (found,) = answer.result()
+        assert (found.remembered, found.text, found.matches[0].target) == (False, german(KNOWN), KEPT)
+    finally:
+        service.close(1)
+
+
+def test_bases_are_opened_once_and_share_their_weights(word_model: Path, adapter: Path) -> None:
+    named = with_pairs(
+        [
+            Named.of(f"{name}={word_model}{more}")
+            for name, more in (("en-de", ""), ("a", f"+{adapter}"), ("b", f"+{adapter / 'adapter'}"))
+        ]
+    )
+    assert [each.pair for each in named] == [("en", "de")] * 3
+    bases = Bases(named, "cpu", None)
+    one, *others = (bases.open(each) for each in named)
+    shared = {each.data_ptr() for each in one.model.parameters()}
+    learned = sum(each.numel() for each in load_file(adapter / "adapter" / "adapter.safetensors").values())
+    for other in others:
+        own = {each.data_ptr(): each.numel() for each in other.model.parameters()}
+        assert shared < own.keys()
+        assert sum(count for place, count in own.items() if place not in shared) == learned
+    with pytest.raises(ConfigError, match="adapters stand beside weights in float32"):
+        Bases(named, "cpu", "int8").open(named[1])
+
+
+def test_what_a_name_and_a_keys_file_may_say(tmp_path: Path) -> None:
+    (tmp_path / "a+b").mkdir()
+    (tmp_path / "c").mkdir()
+    both = Named.of(f"x={tmp_path}/a+b+{tmp_path}/c")
+    assert (both.folder, both.adapter) == (tmp_path / "a+b", tmp_path / "c")
+    assert Named.of(f"x={tmp_path}/a+b").adapter is None
+    with pytest.raises(ConfigError, match="needs a name"):
+        Named.of(f"{tmp_path}/c+{tmp_path}/c")
+    keys = tmp_path / "keys"
+    keys.write_text("one\ntwo acme\n")
+    assert read_keys(keys, ["acme"]) == {"one": None, "two": "acme"}
+    with pytest.raises(
+        ConfigError, match="key 2: behind it stands the name of a model, one of other"
+    ) as raised:
+        read_keys(keys, ["other"])
+    assert "two" not in str(raised.value)
