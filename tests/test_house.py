@@ -24,7 +24,7 @@ LAYERS = [
     {"look"},
     {"deploy", "meaning"},
     {"tasks"},
-    {"memory", "documents"},
+    {"memory"},
     {"train", "decode", "hub"},
     {"models"},
     {"nn", "data"},

@@ -3,9 +3,11 @@
 import itertools
 
 import pytest
+import torch
 
 from regard.decode import DecodeConfig, decode
 from regard.decode.constrained import Progress
+from regard.decode.search import check, run
 from tests.decode.models import END, START, everything, translator
 from tests.models.families import BODIES
 
@@ -79,6 +81,50 @@ def test_a_narrow_beam_holds_them_too_and_leaves_its_neighbours_alone(beam):
             assert hypotheses[0].score == pytest.approx(before[0].score, abs=1e-4)
 
 
+@pytest.mark.parametrize("maximum", [0, 1, 2, 4])
+@pytest.mark.parametrize("n_best", [2, 3, 4])
+@pytest.mark.parametrize("stop", ["full", "exact"])
+def test_a_source_without_phrases_gets_what_it_gets_alone(maximum, n_best, stop):
+    config = DecodeConfig(beam=4, n_best=n_best, maximum=maximum, stop=stop)
+    for end in (0.0, 2.0, 4.0):
+        model = translator(FAMILY, end=end)
+        prefixes = [[START]] * len(SOURCES)
+        plain = decode(model, model.start(SOURCES), prefixes, end=END, config=config)
+        how = {"end": END, "config": config, "phrases": [[(7,)], [], [(3, 4)], [], []]}
+        found = decode(model, model.start(SOURCES), prefixes, **how)
+        for source in (1, 3, 4):
+            assert shown(found[source]) == shown(plain[source])
+        for hypotheses in found:
+            assert len({each.ids for each in hypotheses}) == len(hypotheses)
+
+
+def shown(hypotheses):
+    return [(each.ids, each.finished, pytest.approx(each.score, abs=1e-4)) for each in hypotheses]
+
+
+@pytest.mark.parametrize("phrases", [[[(5,)], []], [[], []]], ids=["phrases", "none"])
+def test_a_source_that_cannot_go_on_is_told_once(phrases):
+    """Every token is forbidden behind the first: nothing follows, and nothing is finished."""
+    model = translator(FAMILY, vocabulary=8)
+    told = []
+    request = check(
+        model,
+        model.start([[3, 4], [5]]),
+        [[START], [START]],
+        end=END,
+        config=DecodeConfig(beam=3, n_best=2, minimum=9, maximum=9),
+        maximums=None,
+        suppressed=range(8),
+        keys=None,
+        told=lambda source, hypotheses: told.append((source, [each.finished for each in hypotheses])),
+        phrases=phrases,
+    )
+    with torch.no_grad():
+        found = run(request)
+    assert told == [(0, [False]), (1, [False])]
+    assert [[each.ids for each in own] for own in found] == [[()], [()]]
+
+
 def test_what_the_maximum_leaves_no_room_for_is_not_finished():
     model = translator(FAMILY)
     how = {"end": END, "config": DecodeConfig(beam=3, maximum=3)}
@@ -108,5 +154,12 @@ def test_what_cannot_be_held_is_refused():
         )
     with pytest.raises(ValueError, match="a phrase without tokens"):
         decode(model, model.start([[5]]), [[START]], end=END, phrases=[[()]])
+    for phrase, inner, what in (
+        ((40,), (), "phrases has 40"),
+        ((5, -1), (), "phrases has -1"),
+        ((5,), (16,), "inner has 16"),
+    ):
+        with pytest.raises(ValueError, match=f"{what}: the ids of this model are 0 to 15"):
+            decode(model, model.start([[5]]), [[START]], end=END, phrases=[[phrase]], inner=inner)
     with pytest.raises(ValueError, match="2 phrases for 1 prefixes"):
         decode(model, model.start([[5]]), [[START]], end=END, phrases=[[], []])

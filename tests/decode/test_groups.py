@@ -171,6 +171,13 @@ def test_only_what_they_can_do_is_served():
         BeamGroups(model("gru, dot"))
 
 
+@pytest.mark.usefixtures("unchecked")
+def test_autocast_is_refused_before_its_numbers_are_misread():
+    groups = BeamGroups(model())
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(ValueError, match="leave autocast"):
+        groups.start(*sources(4, 5))
+
+
 def test_rows_stay_in_the_order_of_their_sources():
     groups = BeamGroups(model())
     state = groups.start(*sources(4, 5))

@@ -282,6 +282,46 @@ def test_a_description_goes_with_its_model():
     assert len(decoder_passes._known) == before - 1
 
 
+@EACH_MADE
+def test_weights_of_norms_that_moved_are_read_where_they_are(make):
+    """`double` gives every parameter other memory; what a description points at must not be used again."""
+    plain = model(lambda model: model)
+    own = make(plain)
+    before, _ = both(own)
+    expected = walked(before, 8)
+    plain.double()
+    plain.float()
+    own.double()
+    own.float()
+    spoiled = [torch.full((size,), torch.nan) for size in (32, 64) for _ in range(300)]
+    for groups in (before, both(own)[0]):
+        assert all(torch.equal(*pair) for pair in zip(walked(groups, 8), expected, strict=True))
+    assert len(spoiled) == 600
+
+
+@pytest.mark.parametrize("part", ["weight", "bias"])
+def test_a_norms_weights_that_were_replaced_are_seen(part):
+    own = model()
+    before, _ = both(own)
+    expected = walked(before, 9)
+    norm = own.decoder.body.each[1].feed_forward_residual.norm
+    setattr(norm, part, torch.nn.Parameter(getattr(norm, part).detach() * 5))
+    after, slow = both(own)
+    found = walked(slow, 9)
+    assert not torch.allclose(found[-1], expected[-1])
+    for groups in (before, after):
+        for ours, theirs in zip(walked(groups, 9), found, strict=True):
+            assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+
+
+def test_norms_that_c_cannot_read_go_layer_by_layer():
+    own = model()
+    norm = own.decoder.body.each[1].feed_forward_residual.norm
+    assert DecoderPasses.of(own.decoder.body) is not None
+    norm.bias = torch.nn.Parameter(norm.bias.detach().repeat_interleave(2)[::2])
+    assert DecoderPasses.of(own.decoder.body) is None
+
+
 def test_another_number_of_rows_is_refused():
     groups, _ = both(model())
     state = groups.start(torch.tensor([4, 5]), Layout.of([2]))

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regard.config import ConfigError
 from regard.documents.base import Result
 from regard.documents.job import LOST
 from regard.documents.registry import open_document
 from regard.documents.xmltree import read_xml
-from regard.memory import Match, Recall
+from regard.memory import Match, Recall, Segment
+from regard.memory.documents import segments_of
 from regard.tasks.translation.documents import TOO_LONG, Carrier, report_of
 from regard.text.terms import Terms
 from tests.documents import made
@@ -103,6 +105,47 @@ def test_a_draft_that_is_taken_over_stays_one():
     assert written.startswith(b'#, fuzzy\nmsgid "a"\nmsgstr "A"\n')
     (results,) = Carrier(StandIn(upper)).translate([first], [open_document("a.po", written)])
     assert first.write(results) == written
+
+
+def test_a_text_that_several_formats_have_is_written_as_each_of_them_writes_it():
+    files = {
+        "a.json": b'{"a": "say it"}',
+        "a.yaml": b"a: say it\n",
+        "a.md": b"say it\n",
+        "b.yaml": b"b: say it\n",
+    }
+    opened = [open_document(name, raw) for name, raw in files.items()]
+    translator = StandIn(lambda text: ('SAG: "es" *jetzt*', []))
+    found = Carrier(translator).translate(opened)
+    written = [each.write(results).decode() for each, results in zip(opened, found, strict=True)]
+    quoted = '"SAG: \\"es\\" *jetzt*"'
+    assert written == [f'{{"a": {quoted}}}', f"a: {quoted}\n", 'SAG: "es" \\*jetzt\\*\n', f"b: {quoted}\n"]
+    assert translator.read == ["say it"]
+
+
+def test_the_targets_of_a_file_that_count_are_what_a_memory_can_learn():
+    unit = "<trans-unit id='{}'><source>{}</source><target{}>{}</target></trans-unit>"
+    body = (
+        unit.format(1, "a &amp; b", "", "c &lt; %s")
+        + unit.format(2, "draft", " state='needs-review-translation'", "Entwurf")
+        + unit.format(3, "with <g id='1'>tags</g>", "", "mit <g id='1'>Tags</g>")
+        + unit.format(4, "a mark", "", "eine Marke<x id='1'/>")
+        + unit.format(5, "empty", "", "")
+        + unit.format(6, "approved", " state='final'", "gut")
+    )
+    file = "<file source-language='en' target-language='de'>"
+    raw = f"<xliff version='1.2'>{file}<body>{body}</body></file></xliff>"
+    assert [*segments_of(open_document("a.xlf", raw.encode()))] == [
+        Segment("a & b", "c < %s", "en", "de"),
+        Segment("approved", "gut", "en", "de"),
+    ]
+    catalogue = open_document("a.po", PO + b'\n#, fuzzy\nmsgid "d"\nmsgstr "D"\n')
+    assert [*segments_of(catalogue, "en", "de")] == [
+        Segment("a", "A", "en", "de"),
+        Segment("b", "B", "en", "de"),
+    ]
+    with pytest.raises(ConfigError, match="does not say its source language"):
+        [*segments_of(catalogue)]
 
 
 def test_a_text_is_translated_once_for_all_files():

@@ -1,50 +1,28 @@
 """Documents at the prompt: files and folders in, files out, whole or not at all."""
 
 import gzip
-import io
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from regard.config import ConfigError
-from regard.decode import DecodeConfig
 from regard.documents.registry import FORMATS, FormatSpec, endings, format_of, open_document
+from regard.memory import Memory, Segment
 from regard.plugins import register, unregister
 from regard.tasks.base.formats import REFUSED
 from regard.tasks.base.formats import format_of as format_of_task
 from regard.tasks.translation import commands
 from regard.text import DataError
-from tests.documents.standin import StandIn, upper
+from regard.text.markup import read_block
+from tests.documents.samples import docx, paragraph, run
 
 PO = 'msgid "one"\nmsgstr ""\n\nmsgid "two %s"\nmsgstr ""\n'
 XLIFF = (
     "<xliff version='1.2'><file source-language='en' target-language='de'><body><trans-unit id='1'>"
     "<source>one</source></trans-unit></body></file></xliff>"
 )
-
-
-class Out(io.StringIO):
-    def __init__(self) -> None:
-        super().__init__()
-        self.buffer = io.BytesIO()
-
-
-@pytest.fixture
-def translate(monkeypatch):
-    """The command, with a translator that costs nothing; what it has read is its `read`."""
-    translator = StandIn(upper)
-    translator.decoding = DecodeConfig()
-    monkeypatch.setattr(commands, "open_by_engine", lambda *given: translator)
-    monkeypatch.setattr(commands, "pair_of", lambda folder: ("en", "de"))
-
-    def run(*inputs, **how):
-        out = Out()
-        commands.translate(Path("model"), [str(each) for each in inputs], out=out, **how)
-        return out.buffer.getvalue() or out.getvalue()
-
-    run.read = translator.read
-    return run
 
 
 def test_a_file_is_translated_into_another(tmp_path, translate, capsys):
@@ -117,12 +95,92 @@ def test_what_does_not_go_together_is_told(tmp_path, translate):
         translate(tmp_path / "a.xlf", into=str(tmp_path / "b.xlf"))
 
 
-def test_numbers_stay_where_they_are_to_stay(tmp_path, translate):
-    (tmp_path / "a.po").write_text('msgid "take 12 of 3.5"\nmsgstr ""\n')
-    translate.read.clear()
-    translate(tmp_path / "a.po", keep_numbers=True)
-    opened = open_document(tmp_path / "a.po", settings={"numbers": True})
-    assert [*opened.segments[0].block.view().names] == ["12", "3.5"]
+COUNTED = {
+    "a.po": b'msgid "take 12 of <b>3.5</b>"\nmsgstr ""\n',
+    "a.xlf": XLIFF.replace("one", "take 12 of <g id='1'>3.5</g>").encode(),
+    "a.json": b'{"a": "take 12 of <b>3.5</b>"}',
+    "a.arb": b'{"a": "{n, plural, other{take 12 of 3.5}}"}',
+    "a.yaml": b"a: take 12 of 3.5\n",
+    "a.html": b"<p>take 12 of <b>3.5</b></p>",
+    "a.md": b"take 12 of **3.5**\n",
+    "a.srt": b"1\n00:00:01,000 --> 00:00:02,000\ntake 12 of 3.5\n",
+    "a.docx": docx(paragraph(run("take 12 of "), run("3.5", "<w:b/>"))),
+}
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_numbers_stay_where_they_are_to_stay(name, tmp_path, translate):
+    (tmp_path / name).write_bytes(COUNTED[name])
+    out = tmp_path / "out" / name
+    translate.write = lambda text: (re.sub(r"\d+", "99", text.upper()), [])
+    translate(tmp_path / name, into=str(out), keep_numbers=True)
+    assert translate.read == ["take 12 of 3.5", "take of"]  # without, for it does not keep them
+    assert sorted(written_in(out)) == ["12", "3.5", "OF", "TAKE"]
+    translate(tmp_path / name, into=str(out), fresh=True)
+    assert written_in(out) == ["TAKE", "99", "OF", "99.99"]
+
+
+def written_in(path):
+    (segment,) = open_document(path).segments
+    block = read_block(segment.target, segment.block.syntax) if segment.target else segment.block
+    return block.view().text.split()
+
+
+def test_a_document_that_cannot_be_written_is_told_and_the_others_are_done(tmp_path, translate, capsys):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir()
+    for name in ("a.po", "b.po"):
+        (folder / name).write_text(PO)
+    (folder / "c.json").write_text('{"a": "three"}')
+    (out / "b.po.partial").mkdir(parents=True)  # in the way
+    with pytest.raises(ConfigError, match="1 of 3 files could not be read or written; the others are done"):
+        translate(folder, into=str(out), report=tmp_path / "report.json")
+    assert [(out / name).is_file() for name in ("a.po", "b.po", "c.json")] == [True, False, True]
+    assert "b.po.partial" in capsys.readouterr().err
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert [Path(each["file"]).name for each in report] == ["a.po", "c.json"]
+
+
+def test_what_no_translation_could_be_written_into_is_told_before_there_is_one(
+    tmp_path, translate, capsys, monkeypatch
+):
+    monkeypatch.setattr(commands, "pair_of", lambda folder: (None, None))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.po").write_text('msgid "a"\nmsgid_plural "b"\nmsgstr[0] ""\nmsgstr[1] ""\n')
+    (tmp_path / "in" / "b.xlf").write_text(
+        '<xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.0" srcLang="en"><file id="f">'
+        '<unit id="u"><segment><source>One</source></segment></unit></file></xliff>'
+    )
+    (tmp_path / "in" / "c.po").write_text(PO)
+    with pytest.raises(ConfigError, match="2 of 3 files could not be read or written"):
+        translate(tmp_path / "in", into=str(tmp_path / "out"))
+    assert translate.read == ["one", "two %s"]
+    told = capsys.readouterr().err
+    assert "a.po:1: plural forms of an unknown language" in told
+    assert "b.xlf:1: no target language" in told
+
+
+def test_a_catalogue_whose_charset_lacks_a_character_becomes_utf_8_and_that_is_told(
+    tmp_path, translate, capsys
+):
+    header = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=ISO-8859-1\\n"\n\n# Größe\n'
+    (tmp_path / "a.po").write_bytes((header + PO).encode("latin-1"))
+    translate.write = lambda text: (f"„{text}“", [])
+    written = translate(tmp_path / "a.po").decode()
+    assert all(each in written for each in ("charset=UTF-8", "„one“", "# Größe"))
+    assert "written in UTF-8, for iso8859-1 has no '„'" in " ".join(capsys.readouterr().err.split())
+
+
+def test_what_a_memory_has_is_flagged_as_what_a_model_writes(tmp_path, translate):
+    memory = tmp_path / "memory.db"
+    with Memory(memory, create=True) as own:
+        own.add([Segment("12 dollars", "21 Dollar", "en", "de"), Segment("one", "eins", "en", "de")])
+    (tmp_path / "a.po").write_text('msgid "12 dollars"\nmsgstr ""\n\nmsgid "one"\nmsgstr ""\n')
+    out, report = tmp_path / "b.po", tmp_path / "report.json"
+    translate(tmp_path / "a.po", into=str(out), memory=memory, report=report)
+    assert out.read_text().startswith('#, fuzzy\nmsgid "12 dollars"\nmsgstr "21 Dollar"\n\nmsgid "one"\n')
+    (found,) = json.loads(report.read_text())
+    assert [(each["flags"], each["line"]) for each in found["flagged"]] == [(["numbers"], 1)]
 
 
 def test_other_tasks_go_on_refusing_documents():

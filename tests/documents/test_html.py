@@ -107,3 +107,12 @@ def test_another_parser_sees_the_same_tree_and_the_translations():
     assert after.xpath("//p[1]")[0].get("title") == 'THE "TITLE"'
     assert after.xpath("//code")[0].text == "int x"
     assert after.xpath("//p[@class]")[0].text_content() == "stays here"
+
+
+def test_both_ways_to_say_the_language_become_the_target_language():
+    page = '<!-- <html lang="fr"> --><html xml:lang="en" class="a" lang=en><p lang="en">One</p></html>'
+    opened = read(page)
+    assert opened.source_language == "en"
+    assert translated(opened, loud, "de").decode() == (
+        '<!-- <html lang="fr"> --><html xml:lang="de" class="a" lang=de><p lang="en">ONE</p></html>'
+    )

@@ -1,5 +1,6 @@
 """Markdown: what is text, and that another parser sees the same structure in what is written."""
 
+import re
 from collections import Counter
 
 import pytest
@@ -105,6 +106,62 @@ def test_hard_breaks_part_and_their_spaces_stay():
     opened = read("One line  \nand another\\\nthird")
     assert texts(opened) == ["One line", "and another", "third"]
     assert translated(opened, loud) == b"ONE LINE  \nAND ANOTHER\\\nTHIRD"
+
+
+@pytest.mark.parametrize("written", ["Nah.", "Ein.", "Ein Ding."])
+def test_emphasis_without_words_leaves_no_sign(written):
+    opened = read("A **bold** and *very* near ~~old~~ thing, **all *of* it**.")
+    [segment] = opened.segments
+    out = opened.write([Result(text=segment.block.place(segment.block.view(), written, [(0, 0)]))]).decode()
+    [_, inline, _] = MarkdownIt("commonmark").enable("strikethrough").parse(out)
+    assert "".join(each.content for each in inline.children) == written
+
+
+@pytest.mark.parametrize(
+    ("page", "wanted"),
+    [
+        ("> [!NOTE]\n> Useful words\n> here.\n", "> [!NOTE]\n> USEFUL WORDS HERE.\n"),
+        (":::tip\nSome words\nhere\n:::\n", ":::tip\nSOME WORDS HERE\n:::\n"),
+        ('!!! warning "Be *careful*"\n    Some words.\n', '!!! warning "Be *careful*"\n    SOME WORDS.\n'),
+        ("Term\n: What it is\n", "TERM\n: WHAT IT IS\n"),
+        ("Take $x_1*y*z$ and $$a_b$$ now.\n", "TAKE $x_1*y*z$ AND $$a_b$$ NOW.\n"),
+        ("It is $5 or US$ 6, `$a` or ${b}/${c}.\n", "IT IS $5 OR US$ 6, `$a` OR ${b}/${c}.\n"),
+        ("From $one more word to$ end.\n", "FROM $ONE MORE WORD TO$ END.\n"),
+        ('Some <img src="a" alt="old map"> here.\n', 'SOME <img src="a" alt="OLD MAP"> HERE.\n'),
+        ('A <b title="old map">bold</b> one.\n', 'A <b title="OLD MAP">BOLD</b> ONE.\n'),
+        ("[^1]: Word\n", "[^1]: WORD\n"),
+        ("Some <%= x %> words.\n", "SOME <%= x %> WORDS.\n"),
+    ],
+)
+def test_what_dialects_add_stays(page, wanted):
+    def write(text):
+        words = re.split(r"(\[X\d+X\]|\$\{\w\})", text)
+        return "".join(each if i % 2 else each.upper() for i, each in enumerate(words))
+
+    assert translated(read(page), write).decode() == wanted
+
+
+def test_line_ends_and_brackets_of_a_model_break_nothing():
+    page = "# Title\n\n| a | b |\n|---|---|\n| c | d |\n\nSee [the map](m.md) ![a map](i.png) <b>now</b>\n"
+    opened = read(page)
+    for text in ("one\n\ntwo", "] one [", "one \\"):
+        out = opened.write([result(each, lambda _, text=text: text) for each in opened.segments]).decode()
+        assert shape(out) == shape(page)
+
+
+def test_emphasis_within_a_word_is_written_with_stars():
+    [segment] = read("The _old_ station is __near__ us").segments
+    out = segment.block.place(segment.block.view(), "旧车站离我们很近", [(0, 0)])
+    [_, inline, _] = MarkdownIt("commonmark").parse(out)
+    assert Counter(each.type for each in inline.children)["em_open"] == 1
+    assert Counter(each.type for each in inline.children)["strong_open"] == 1
+
+
+def test_a_mark_at_the_end_of_emphasis_has_no_space_behind_it():
+    [segment] = read("Some **words `code`** here, more").segments
+    view = segment.block.view(bare=True)
+    links = [(0, 0), (1, 1), (2, 2), (3, 3)]
+    assert segment.block.place(view, "Einige Worte. Hier mehr", links) == "Einige **Worte `code`**. Hier mehr"
 
 
 PIECES = st.sampled_from(

@@ -104,3 +104,36 @@ def test_other_parts_stay_and_the_first_is_stored():
 def test_what_is_no_document_is_told(raw, said):
     with pytest.raises(DataError, match=said):
         FORMAT.open(raw, "a.odt", {})
+
+
+PAIRS = [
+    ('<text:bookmark-start text:name="b"/>', '<text:bookmark-end text:name="b"/>'),
+    ('<text:change-start text:change-id="c"/>', '<text:change-end text:change-id="c"/>'),
+    ('<office:annotation office:name="1"><text:p>12</text:p></office:annotation>',
+     '<office:annotation-end office:name="1"/>'),
+]  # fmt: skip
+
+
+def reversed_words(opened) -> bytes:
+    results = []
+    for each in opened.segments:
+        view = each.block.view()
+        words = view.text.split()
+        links = [(i, len(words) - 1 - i) for i in range(len(words))]
+        results.append(Result(text=each.block.place(view, " ".join(reversed(words)), links)))
+    return opened.write(results)
+
+
+@pytest.mark.parametrize(("start", "end"), PAIRS)
+def test_the_start_of_a_pair_is_before_its_end_around_the_same_words(start, end):
+    opened = FORMAT.open(odt(f"<text:p>One {start}two three{end} four</text:p>"), "a.odt", {})
+    assert content(reversed_words(opened)) == f"<text:p>four {start}three two{end} one</text:p>".replace(
+        "one", "One"
+    )
+
+
+def test_pairs_that_cross_stay_in_their_order():
+    (a, a_end), (b, b_end), _ = PAIRS
+    opened = FORMAT.open(odt(f"<text:p>One {a}two {b}three {a_end}four{b_end} five</text:p>"), "a.odt", {})
+    out = content(reversed_words(opened))
+    assert re.findall("<text:[bc][^>]*>", out) == [a, b, a_end, b_end]

@@ -103,11 +103,89 @@ def test_encodings_and_ends_of_lines_are_kept(charset, end):
     assert written.count(b"\n") == written.count(end.encode())
 
 
-def test_a_character_that_the_charset_has_not_is_told():
-    with pytest.raises(
-        DataError, match="'日' is not in iso8859-1, the encoding of the file; convert it first: msgconv"
-    ):
-        translated(catalogue(charset="ISO-8859-1"), lambda text: (text + " 日", []))
+def test_a_character_that_the_charset_has_not_makes_it_utf_8():
+    opened = open_document("a.po", catalogue(charset="ISO-8859-1"))
+    (results,) = Carrier(StandIn(lambda text: (text + " 日", []))).translate([opened])
+    written = opened.write(results)
+    assert written == translated(catalogue(), lambda text: (text + " 日", []))
+    assert opened.notes == ["a.po: written in UTF-8, for iso8859-1 has no '日'"]
+    assert polib.pofile(written.decode()).metadata["Content-Type"] == "text/plain; charset=UTF-8"
+
+
+RUSSIAN = HEADER.format(charset="UTF-8").replace("de", "ru").replace(
+    "nplurals=2; plural=(n != 1);", RULES["ru"]
+) + ('{flags}msgid "%d file"\nmsgid_plural "%d files"\nmsgstr[0] "{0}"\nmsgstr[1] "{1}"\nmsgstr[2] "{2}"\n')
+
+
+def russian(*forms, flags=""):
+    return RUSSIAN.format(*forms, flags=flags).encode()
+
+
+FILES = ("%d файл", "%d файла", "%d файлов")
+
+
+def test_all_forms_of_an_older_result_are_taken_over():
+    old = open_document("a.po", russian(*FILES))
+    opened = open_document("a.po", russian("", "", ""))
+    (results,) = Carrier(StandIn(upper)).translate([opened], [old])
+    assert opened.write(results) == russian(*FILES)
+    drafts = russian(*FILES, flags="#, fuzzy\n")
+    (results,) = Carrier(StandIn(upper)).translate([opened], [open_document("a.po", drafts)])
+    assert opened.write(results) == drafts
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2])
+@pytest.mark.parametrize("flags", ["", "#, fuzzy\n"])
+def test_only_forms_that_are_missing_are_filled(missing, flags):
+    forms = [*FILES]
+    forms[missing] = ""
+    translator = StandIn(upper)
+    opened = open_document("a.po", russian(*forms, flags=flags))
+    (results,) = Carrier(translator).translate([opened])
+    forms[missing] = "%d FILES" if missing else "%d FILE"
+    assert opened.write(results) == russian(*forms, flags="#, fuzzy\n")
+    assert translator.read == ["%d files" if missing else "%d file"]
+    counts = [None if each is None else Result(text=each.text, origin="memory") for each in results]
+    assert opened.write(counts) == russian(*forms, flags=flags)  # a draft beside it stays one
+
+
+def test_forms_of_another_text_are_all_made_anew():
+    stale = russian(*FILES, flags='#, fuzzy\n#| msgid "%d fail"\n')
+    assert 'msgstr[0] "%d FILE"\nmsgstr[1] "%d FILES"\nmsgstr[2] "%d FILES"' in translated(stale).decode()
+
+
+def test_a_text_whose_plural_is_the_same_keeps_both():
+    entry = 'msgid "sheep"\nmsgid_plural "sheep"\nmsgstr[0] "{}"\nmsgstr[1] "{}"\n'
+    old = catalogue(entry.format("Schaf", "Schafe"))
+    opened = open_document("a.po", catalogue(entry.format("", "")))
+    (results,) = Carrier(StandIn(upper)).translate([opened], [open_document("a.po", old)])
+    assert opened.write(results) == old
+
+
+def test_flags_on_several_lines_count_together():
+    raw = catalogue('#, fuzzy\n#, c-format\nmsgid "a %s"\nmsgstr "x %s"\n')
+    opened = open_document("a.po", raw)
+    (segment,) = opened.segments
+    assert (segment.state, segment.block.syntax.printf) == ("draft", True)
+    final = opened.write([Result(text="y %s", origin="memory")])
+    assert final == catalogue('#, c-format\nmsgid "a %s"\nmsgstr "y %s"\n')
+    plain = open_document("a.po", catalogue('#, c-format\n#, no-wrap\nmsgid "a %s"\nmsgstr ""\n'))
+    written = plain.write([Result(text="y %s")])
+    assert written == catalogue('#, fuzzy, c-format\n#, no-wrap\nmsgid "a %s"\nmsgstr "y %s"\n')
+
+
+@pytest.mark.parametrize("charset", ["hex", "rot13", "undefined", "idna", "nonsense", "base64"])
+def test_a_charset_that_is_none_is_told_with_its_line(charset):
+    raw = catalogue().replace(b"UTF-8", charset.encode())
+    with pytest.raises(DataError, match=rf"a\.po:3: unknown charset '{charset}'; save it as UTF-8"):
+        open_document("a.po", raw)
+
+
+@pytest.mark.parametrize("rule", ["n/(n-1)", "n%(n-5)", "n-3", "1/0", "n!", "(" * 2000 + "n" + ")" * 2000])
+def test_a_rule_of_plurals_that_gives_no_form_is_told_with_its_line(rule):
+    raw = catalogue().replace(b"(n != 1)", rule.encode())
+    with pytest.raises(DataError, match=r"a\.po:1: .*; write it as in nplurals=2"):
+        open_document("a.po", raw)
 
 
 @pytest.mark.parametrize(
@@ -170,6 +248,10 @@ def test_long_lines_are_wrapped_as_gettext_does():
         ('msgid "a\nmsgstr ""\n', r"a\.po:7: a string that is not closed"),
         ('msgstr "a"\n', r"a\.po:7: msgstr is out of place"),
         ("what\n", r"a\.po:7: not a line of a catalogue: 'what'"),
+        (
+            f'msgid "a"\nmsgid_plural "b"\nmsgstr[{"9" * 5000}] ""\n',
+            r"a\.po:9: not a line of a catalogue: 'msgstr\[9999",
+        ),
         ('msgid "a"\nmsgstr[0] ""\n', r"a\.po:8: msgstr\[0\]: plural forms go with a msgid_plural"),
         (
             'msgid "a"\nmsgstr ""\n\nmsgid "a"\nmsgstr ""\n',

@@ -1,7 +1,9 @@
 """Files of strings: escapes, keys, messages within messages; read again by other parsers."""
 
+import gc
 import json
 import re
+import time
 from html import unescape
 
 import pytest
@@ -214,6 +216,58 @@ def test_entities_of_an_android_file_are_not_resolved():
     assert b"root" not in out
 
 
+def test_references_of_android_stay_and_none_is_made():
+    names = ("@string/app", "?attr/colour", "@android:string/ok", "@null")
+    items = "".join(f"<item>{each}</item>" for each in names)
+    page = f'<string-array name="a">{items}</string-array><string name="b">Really</string>'
+    opened = android.FORMAT.open(f"<resources>{page}</resources>".encode(), "f", {})
+    assert keyed(opened) == {"b": "Really"}
+    for written in ("?wirklich", "@wirklich ja", "ja? Nein"):
+        out = translated(opened, lambda _, written=written: written).decode()
+        escaped = f"\\{written}" if written[0] in "?@" else written
+        assert f'<string name="b">{escaped}</string>' in out
+        assert texts(android.FORMAT.open(out.encode(), "f", {})) == [written]
+
+
+@pytest.mark.parametrize("quotes", [False, True])
+@pytest.mark.parametrize("added", [" {", " }", " #", " { x # }", " '{"])
+def test_signs_of_a_model_are_no_part_of_a_message(quotes, added):
+    raw = b'{"a": "{n, plural, one{A bag of {who}} other{# bags}} left"}'
+    opened = strings.ARB.open(raw, "f", {"quotes": quotes})
+    out = translated(opened, lambda text: text + added)
+    message = read_message(json.loads(out)["a"], quotes=quotes)
+    assert message is not None
+    [choice] = message.arguments
+    signs = [sum(each.end - each.start == 1 for each in own.arguments) for own in choice.messages]
+    assert signs == [0, 1]
+
+
+def test_numbers_of_any_length_are_json():
+    raw = b"[" + b"1" * 5000 + b', "a text"]'
+    assert texts(strings.JSON.open(raw, "f", {})) == ["a text"]
+
+
+def test_the_locale_of_an_arb_file_becomes_the_target_language():
+    opened = strings.ARB.open(b'{"a": "One", "@@locale": "en", "b": "Two"}', "f", {})
+    assert opened.source_language == "en"
+    assert translated(opened, loud, "pt-BR") == b'{"a": "ONE", "@@locale": "pt_BR", "b": "TWO"}'
+    assert translated(opened, loud) == b'{"a": "ONE", "@@locale": "en", "b": "TWO"}'
+
+
+def test_a_long_string_of_html_takes_time_in_proportion():
+    def seconds(count: int) -> float:
+        raw = json.dumps({"a": "<p>Hello <b>x</b> {{n}} world</p>\n" * count}).encode()
+        gc.disable()  # it would count what other tests have left
+        begun = time.process_time()
+        assert len(strings.JSON.open(raw, "f", {}).segments) == count
+        took = time.process_time() - begun
+        gc.enable()
+        return took
+
+    seconds(100)
+    assert seconds(8000) < 40 * max(seconds(800), 0.02)
+
+
 def test_yaml_strings():
     assert keyed(yaml.FORMAT.open(samples.YAML.encode(), "en.yml", {})) == {
         "en.plain": "Some text",
@@ -251,3 +305,8 @@ def test_a_plain_string_of_yaml_stays_a_string(translation, written):
         translated(yaml.FORMAT.open(b"a: text # c", "f", {}), lambda _: translation).decode()
         == f"a: {written} # c"
     )
+
+
+def test_a_plain_string_within_brackets_begins_no_key():
+    out = translated(yaml.FORMAT.open(b"a: [text, x]", "f", {}), lambda text: f"?{text}")
+    assert YAML(typ="safe", pure=True).load(out.decode()) == {"a": ["?text", "?x"]}

@@ -1,6 +1,7 @@
 """Subtitles: sentences over several cues, lines, tags; read again by pysubs2."""
 
 import re
+import unicodedata
 from collections import Counter
 
 import pysubs2
@@ -80,6 +81,27 @@ def test_two_speakers_in_one_cue_are_two_segments():
     opened = SRT.open(srt("- Are you there?\n- No, I am not\nhere."), "f", {})
     assert texts(opened) == ["Are you there?", "No, I am not here."]
     assert shown(translated(opened, loud)) == ["- ARE YOU THERE?\n- NO, I AM NOT HERE."]
+
+
+def test_no_cue_is_left_empty():
+    cues = ("I would like to,", "if you do not mind,", "leave now.")
+    assert shown(translated(SRT.open(srt(*cues), "f", {}), lambda _: "Los.")) == ["Los.", "...", "..."]
+
+
+@pytest.mark.parametrize("text", ["ฉันอยากจะไปแล้วถ้าคุณไม่ว่าอะไรนะครับผม", "如果你不介意的话我想现在就离开这里"])
+def test_scripts_without_spaces_are_cut_between_characters(text):
+    opened = SRT.open(srt("I would like to,", "if you do not mind,", "leave now."), "f", {})
+    parts = shown(translated(opened, lambda _: text))
+    assert "".join(parts) == text
+    assert all(len(each) >= 3 for each in parts)
+    assert not any(unicodedata.category(each[0]).startswith("M") for each in parts)
+
+
+def test_what_a_model_writes_is_neither_times_nor_a_tag_nor_another_speaker():
+    opened = SRT.open(srt("Some words.", "Other words."), "f", {})
+    out = translated(opened, lambda _: "- a ---> <i>b {\\an8}c.")
+    assert shown(out) == ["a -> b c."] * 2
+    assert texts(SRT.open(out, "f", {})) == ["a -> b c."] * 2
 
 
 def test_lines_are_balanced_and_bounded():

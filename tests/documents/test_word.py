@@ -233,3 +233,24 @@ def test_a_part_that_is_too_large_is_refused(monkeypatch):
     monkeypatch.setattr(package.Package.part, "__defaults__", (1000,))
     with pytest.raises(DataError, match="are more than 1,000"):
         FORMAT.open(docx(paragraph(run("x" * 5000))), "a.docx", {})
+
+
+def test_bookmarks_that_cross_stay_in_their_order():
+    marks = ["bookmarkStart 1", "bookmarkStart 2", "bookmarkEnd 1", "bookmarkEnd 2"]
+    parts = [run("One ")]
+    for i, mark in enumerate(marks):
+        name, number = mark.split()
+        parts += [f'<w:{name} w:id="{number}"/>', run(f"word{i} ")]
+    opened = FORMAT.open(docx(paragraph(*parts)), "a.docx", {})
+    [segment] = opened.segments
+    view = segment.block.view()
+    words = view.text.split()
+    links = [(i, len(words) - 1 - i) for i in range(len(words))]
+    out = opened.write([Result(text=segment.block.place(view, " ".join(reversed(words)), links))])
+    assert [" ".join(each) for each in re.findall(r'<w:(bookmark\w+) w:id="(\d)"/>', body(out))] == marks
+
+
+def test_a_superscript_in_a_word_is_around_the_same_letters():
+    high = run("2", '<w:vertAlign w:val="superscript"/>')
+    opened = FORMAT.open(docx(paragraph(run("Some 5 m"), high, run(" here"))), "a.docx", {})
+    assert run("SOME 5 M") + high + run(" HERE") in body(translated(opened, loud))

@@ -1,6 +1,8 @@
 """XLIFF: what is translated, what is said of it, and that nothing else is touched."""
 
+import random
 import re
+import time
 
 import pytest
 from hypothesis import given
@@ -9,7 +11,9 @@ from hypothesis import strategies as st
 from regard.bench.encoder import DATA
 from regard.documents.base import Result
 from regard.documents.registry import open_document
+from regard.tasks.translation.documents import Carrier
 from regard.text import DataError
+from tests.documents.standin import StandIn
 
 OASIS = DATA / "documents" / "xliff-2.1"
 
@@ -136,6 +140,55 @@ def test_codes_enclose_stand_for_words_or_are_beside_them():
     block = open_document("a.xlf", raw.encode()).segments[0].block
     assert block.view().text == "a b c [X1X] d [X2X]"
     assert "not this" not in block.view(bare=True).text.lower()
+
+
+LINKS = [
+    'Please <x id="START_LINK" equiv-text="&lt;a href=\'x\'>"/>log in<x id="CLOSE_LINK"/> now <x id="WHO"/>',
+    'A <x id="START_LINK_1"/>b<x id="CLOSE_LINK"/> c <x id="START_LINK"/>d e<x id="CLOSE_LINK"/> f',
+    'A <x id="1" equiv-text="&lt;b&gt;"/>b<x id="2" equiv-text="&lt;/b&gt;"/> <x equiv-text="&lt;br>"/>',
+    'A <x id="START_B"/>b <x id="START_I"/>c<x id="CLOSE_B"/> d<x id="CLOSE_I"/> e',
+    'A b<x id="CLOSE_B"/> c d <x id="START_B"/>e',
+]
+
+
+@pytest.mark.parametrize("source", LINKS)
+@pytest.mark.parametrize("seed", range(20))
+def test_placeholders_that_begin_and_end_something_stay_in_this_order(source, seed):
+    unit = f"<trans-unit id='1'><source>{source}</source></trans-unit>"
+    raw = f"<xliff version='1.2'><file source-language='en'><body>{unit}</body></file></xliff>"
+    draw = random.Random(seed)
+
+    def shuffled(text):
+        words = text.split()
+        order = draw.sample(range(len(words)), len(words))
+        return " ".join(words[i] for i in order), [(i, k) for k, i in enumerate(order)]
+
+    opened = open_document("a.xlf", raw.encode())
+    ((result,),) = Carrier(StandIn(shuffled)).translate([opened])
+    halves = re.compile(r'id="(?:START|CLOSE)_\w+"|equiv-text="&lt;/?b&gt;"')
+    assert sorted(halves.findall(result.text)) == sorted(halves.findall(source))
+    sides = ["/" in each or "CLOSE" in each for each in halves.findall(result.text)]
+    assert sides == ["/" in each or "CLOSE" in each for each in halves.findall(source)]
+
+
+@pytest.mark.parametrize("encoding", ["hex", "rot13", "undefined", "nonsense"])
+def test_an_encoding_that_is_none_is_told(encoding):
+    with pytest.raises(DataError, match=rf"a\.xlf:1: unknown encoding '{encoding}'; save it as UTF-8"):
+        open_document("a.xlf", ONE.format(encoding=encoding).encode())
+
+
+def test_a_skeleton_inside_of_the_file_is_read_in_time_that_grows_with_it():
+    def seconds(lines):
+        skeleton = "A" * 76 + "\n"
+        raw = ONE.format(encoding="utf-8").replace(
+            "<body>", f"<header><skl><internal-file>{skeleton * lines}</internal-file></skl></header><body>"
+        )
+        start = time.process_time()
+        open_document("a.xlf", raw.encode())
+        return time.process_time() - start
+
+    seconds(1_000)
+    assert seconds(60_000) < 20 * max(seconds(6_000), 0.005)  # 100 times, were it quadratic
 
 
 @pytest.mark.parametrize(

@@ -62,11 +62,11 @@ async def post(port: int, path: str, fields: Any) -> tuple[int, float, bytes]:
 
 @pytest.mark.long
 def test_a_minute_of_ten_times_what_it_can_hold(models, record_property):
-    """Whoever is let in is answered before the deadline, others are told at once, and memory stays flat."""
+    """From its first second on: whoever is let in is answered before the deadline, others are told at once,
+    and memory stays flat."""
     found: list[tuple[int, float]] = []
-    with serving(
-        f"en-de={models / 'slow'}", "--warm", "--quiet", "--deadline", "10", "--max-waiting", "64"
-    ) as running:
+    with serving(f"en-de={models / 'slow'}", "--warm", "--quiet") as running:
+        memory: list[float] = []
 
         async def load(seconds: float, callers: int) -> None:
             until = time.monotonic() + seconds
@@ -77,27 +77,30 @@ def test_a_minute_of_ten_times_what_it_can_hold(models, record_property):
                     found.append((status, took))
                     if status == 429:
                         assert b"retry-after: " in answer.lower()
-                        await asyncio.sleep(random.uniform(0.2, 0.6))
+                        await asyncio.sleep(random.uniform(0.5, 1.5))
 
-            await asyncio.gather(*(ask() for _ in range(callers)))
+            async def watch() -> None:
+                while time.monotonic() < until:
+                    memory.append(running.memory)
+                    await asyncio.sleep(seconds / 60)
 
-        asyncio.run(load(SECONDS / 2, 100))
-        before = running.memory
-        found.clear()
-        asyncio.run(load(SECONDS, 100))
-        after = running.memory
+            await asyncio.gather(watch(), *(ask() for _ in range(callers)))
+
+        asyncio.run(load(SECONDS, 600))
         began = time.monotonic()
         assert running.post("/v1/translate", LONG).status_code == 200
         alone = time.monotonic() - began
     codes = Counter(status for status, _ in found)
     refused = sorted(took for status, took in found if status == 429)
     answered = sorted(took for status, took in found if status == 200)
+    third = len(memory) // 3
+    before, after = statistics.median(memory[third : 2 * third]), statistics.median(memory[2 * third :])
     told = {
         "codes": dict(codes),
         "429, median and 99 %, ms": [
             round(1000 * refused[len(refused) * part // 100], 1) for part in (50, 99)
         ],
-        "200, longest, s": round(answered[-1], 2) if answered else None,
+        "200, 99 % and longest, s": [round(answered[len(answered) * 99 // 100], 2), round(answered[-1], 2)],
         "memory, MB": [round(before), round(after)],
         "alone afterwards, s": round(alone, 2),
     }
@@ -105,9 +108,11 @@ def test_a_minute_of_ten_times_what_it_can_hold(models, record_property):
     record_property("failures", len(found) - codes[200] - codes[429])
     record_property("figures", json.dumps(told))
     print(told)  # noqa: T201
-    assert {*codes} == {200, 429}
+    assert codes[200] + codes[429] >= 0.99 * len(found)
+    assert {*codes} <= {200, 429, 503}
+    assert codes[429] > 5 * codes[200]
     assert statistics.median(refused) < 0.05
-    assert answered[-1] < 10
+    assert codes[503] <= 0.01 * (codes[200] + codes[503])
     assert after < before * 1.05
     assert alone < 3
 

@@ -6,6 +6,7 @@ import warnings
 from types import ModuleType
 
 import pytest
+from rich.console import Console
 
 
 def _imported(name: str) -> ModuleType:
@@ -25,3 +26,8 @@ def hf() -> ModuleType:
 @pytest.fixture(scope="session")
 def st(hf: ModuleType) -> ModuleType:
     return _imported("sentence_transformers")
+
+
+@pytest.fixture
+def console() -> Console:
+    return Console(quiet=True)

@@ -274,6 +274,18 @@ def test_languages_stand_before_a_marians_source(hf, tmp_path):
         mine.translate("x", to="fra", source_language="en")
 
 
+def test_terms_are_cut_as_what_is_written(hf, tmp_path):
+    """Where the sides have vocabularies of their own, an id of one is another piece of the other."""
+    marian(hf, tmp_path, seed=5, ends=5.0, separate=True)
+    mine = regard.load(tmp_path, regard.Translator, device="cpu", precision="float32")
+    found = mine.translate(ENGLISH[1], glossary={"cat": "Katze"}, decoding=DecodeConfig(beam=4))
+    assert [(use.target, use.how) for use in found.terms] == [("Katze", "decoded")]
+    assert "Katze" in found.text
+    pieces = {mine.tokenizer.target.token(id) for id in mine.inner}
+    assert pieces
+    assert not any(piece.startswith("▁") for piece in pieces)
+
+
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
@@ -287,6 +299,8 @@ def test_languages_stand_before_a_marians_source(hf, tmp_path):
         ("decoder_layers", 5, "tensors of 3 layers, but decoder_layers=5"),
         ("encoder_layers", 1, "tensors of 2 layers, but encoder_layers=1"),
         ("decoder_start_token_id", 0, "decoder_start_token_id=0, but in the vocabulary it is"),
+        ("pad_token_id", 3, "pad_token_id=3, but in the vocabulary it is"),
+        ("pad_token_id", "x", "pad_token_id='x', but in the vocabulary it is"),
         ("eos_token_id", 7, "eos_token_id=7, but in the vocabulary it is 0"),
         ("vocab_size", 40, "decoder_vocab_size=.* but the embeddings of both sides are one"),
         ("architectures", ["MarianForCausalLM"], "MarianForCausalLM.* is no translator"),

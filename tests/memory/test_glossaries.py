@@ -4,7 +4,7 @@ import pytest
 
 from regard.config import ConfigError
 from regard.memory import Entry, Glossary, Memory, read_glossary
-from regard.memory.glossary import import_glossary
+from regard.memory.glossary import GlossarySettings, import_glossary
 from regard.text import DataError, Skipped
 
 TBX = """<?xml version="1.0"?>
@@ -53,6 +53,66 @@ def test_tbx_of_both_versions_is_read(tmp_path):
         read_glossary(tmp_path / "b.tbx", source="it", target="en")
 
 
+def entry(*sections):
+    inside = "".join(
+        f'<langSet xml:lang="{code}">'
+        + "".join(
+            f'<tig><term>{term}</term><termNote type="administrativeStatus">{status}</termNote></tig>'
+            for term, status in terms
+        )
+        + "</langSet>"
+        for code, terms in sections
+    )
+    return f'<martif type="TBX"><text><body><termEntry>{inside}</termEntry></body></text></martif>'
+
+
+def test_deprecated_terms_are_found_but_never_written(tmp_path):
+    deprecated, preferred = "deprecatedTerm-admn-sts", "preferredTerm-admn-sts"
+    english = ("en", [("car", ""), ("motorcar", deprecated)])
+    german = ("de", [("Kraftwagen", deprecated), ("Wagen", ""), ("Auto", preferred)])
+    (tmp_path / "a.tbx").write_text(entry(english, german))
+    entries = read_glossary(tmp_path / "a.tbx", source="en", target="de").entries
+    assert entries == (Entry("car", "Auto"), Entry("motorcar", "Auto"))
+    (tmp_path / "a.tbx").write_text(entry(english, ("de", [("Kraftwagen", deprecated)])))
+    with pytest.raises(DataError, match="a glossary without terms"):
+        read_glossary(tmp_path / "a.tbx", source="en", target="de")
+
+
+def test_every_spelling_of_a_language_has_its_terms(tmp_path):
+    sections = ("en-GB", [("lift", "")]), ("en-US", [("elevator", "")]), ("de", [("Aufzug", "")])
+    (tmp_path / "a.tbx").write_text(entry(*sections))
+    entries = read_glossary(tmp_path / "a.tbx", source="en", target="de").entries
+    assert entries == (Entry("lift", "Aufzug"), Entry("elevator", "Aufzug"))
+    entries = read_glossary(tmp_path / "a.tbx", source="de", target="en-us").entries
+    assert entries == (Entry("Aufzug", "elevator"),)
+
+
+def test_one_known_language_says_which_way_a_glossary_is_read(tmp_path):
+    (tmp_path / "a.tbx").write_text(entry(("de", [("Hund", "")]), ("en", [("dog", "")])))
+    wanted = (Entry("dog", "Hund"),)
+    assert read_glossary(tmp_path / "a.tbx", target="de-AT").entries == wanted
+    assert read_glossary(tmp_path / "a.tbx", source="en").entries == wanted
+    likely = GlossarySettings(likely=("en", None))
+    assert read_glossary(tmp_path / "a.tbx", settings=likely).entries == wanted
+    with pytest.raises(DataError, match="which languages"):
+        read_glossary(tmp_path / "a.tbx", target="fr")
+
+
+@pytest.mark.parametrize(
+    ("text", "settings"),
+    [
+        ("en,de-DE\ndog,Hund\n", {"source": "en-US", "target": "de"}),
+        ("de;note;en\nHund;x;dog\n", {"likely": ("en", "de")}),
+        ("dog;Hund\n", {}),
+        ("dog|Hund\n", {"separator": "|"}),
+    ],
+)
+def test_headers_and_separators_are_recognised(tmp_path, text, settings):
+    (tmp_path / "t.csv").write_text(text)
+    found = read_glossary(tmp_path / "t.csv", settings=GlossarySettings(**settings))
+    assert found.entries == (Entry("dog", "Hund"),)
+
+
 def test_broken_rows_are_told_or_skipped(tmp_path):
     text = "good,gut\n,leer\nsame,anders,yes\nodd,x,maybe\ncase,x,,upper\n"
     text += "x" * 2000 + ",y\nlast,letzter\n"
@@ -79,6 +139,10 @@ def test_a_memory_keeps_terms_of_several_languages(tmp_path):
     (tmp_path / "t.csv").write_text("station,Hauptbahnhof\n")
     import_glossary(tmp_path / "t.csv", tmp_path / "m.db", "en-US", "de")
     assert read_glossary(tmp_path / "m.db", target="de").entries == (Entry("station", "Hauptbahnhof"),)
+    likely = GlossarySettings(likely=("en", "fr"))
+    assert read_glossary(tmp_path / "m.db", settings=likely).entries == (Entry("station", "gare"),)
+    with pytest.raises(ConfigError, match=r"no terms of any:it; it has en:fr, en-us:de"):
+        read_glossary(tmp_path / "m.db", target="it")
     Memory(tmp_path / "empty.db", create=True).close()
     with pytest.raises(ConfigError, match="no terms; regard memory import"):
         read_glossary(tmp_path / "empty.db")

@@ -51,6 +51,36 @@ def test_csv_holds_line_breaks_and_tsv_has_spaces_for_them(tmp_path):
             assert next(again.segments()).target == expected
 
 
+def test_blanks_of_other_kinds_come_through_every_file(tmp_path):
+    text = "10\u00a0km,  and  more"
+    with Memory(tmp_path / "m.db", create=True) as opened:
+        opened.add([Segment("a", text, "en", "de")])
+    for ending in ("csv", "tsv", "tmx"):
+        export_file(tmp_path / "m.db", tmp_path / f"o.{ending}")
+        import_file(tmp_path / f"o.{ending}", tmp_path / f"{ending}.db")
+        with Memory(tmp_path / f"{ending}.db") as again:
+            assert next(again.segments()).target == text
+
+
+def test_dates_of_tables_are_checked(tmp_path):
+    (tmp_path / "a.csv").write_text("source,target,date\na,b,2024-01-31\nc,d,soon\n")
+    how = {"source": "en", "target": "de"}
+    with pytest.raises(DataError, match=r"a\.csv:3: a date that is not YYYYMMDDTHHMMSSZ \('soon'\)"):
+        import_file(tmp_path / "a.csv", tmp_path / "m.db", ImportSettings(**how))
+    import_file(tmp_path / "a.csv", tmp_path / "m.db", ImportSettings(**how, on_error="skip"))
+    export_file(tmp_path / "m.db", tmp_path / "o.tmx")
+    import_file(tmp_path / "o.tmx", tmp_path / "again.db")
+    with Memory(tmp_path / "again.db") as again:
+        assert [each.date for each in again.segments()] == ["20240131T000000Z"]
+
+
+def test_a_header_may_spell_languages_otherwise(tmp_path):
+    (tmp_path / "a.csv").write_text("de-DE;en-US\nHallo;Hello\n")
+    import_file(tmp_path / "a.csv", tmp_path / "m.db", ImportSettings(source="en", target="de"))
+    with Memory(tmp_path / "m.db") as opened:
+        assert [(each.source, each.target) for each in opened.segments()] == [("Hello", "Hallo")]
+
+
 def test_tables_without_a_header_are_a_text_and_its_translation(tmp_path):
     (tmp_path / "a.tsv").write_text("Hello\tHallo\nsource\ttarget\n")
     with pytest.raises(ConfigError, match=r"a\.tsv:1: of which languages\? Give --source and --target"):
@@ -98,6 +128,33 @@ def test_tmx_without_a_source_language_needs_one(tmp_path, memory):
         import_file(tmp_path / "a.tmx", tmp_path / "m2.db", ImportSettings(source="it"))
 
 
+def test_tmx_is_read_for_the_languages_that_are_wanted(tmp_path):
+    def unit(*variants):
+        inside = "".join(f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in variants)
+        return f"<tu>{inside}</tu>"
+
+    units = (
+        unit(("en", "one"), ("en", "1"), ("de", "eins")),
+        unit(("en", "alone")),
+        unit(("en", "two"), ("de", "zwei"), ("fr", "")),
+    )
+    body = f'<tmx version="1.4"><header srclang="*ALL*"/><body>{"".join(units)}</body></tmx>'
+    (tmp_path / "a.tmx").write_text(body)
+
+    def found(**how):
+        (tmp_path / "m.db").unlink(missing_ok=True)
+        import_file(tmp_path / "a.tmx", tmp_path / "m.db", ImportSettings(**how))
+        with Memory(tmp_path / "m.db") as opened:
+            return [(each.source, each.target) for each in opened.segments()]
+
+    assert found(source="en", target="de") == [("one", "eins"), ("two", "zwei")]
+    assert found(source="en", on_error="skip") == [("one", "eins"), ("two", "zwei")]
+    with pytest.raises(DataError, match="an empty segment"):
+        found(source="en")
+    with pytest.raises(DataError, match="give --source, one of en, en, de"):
+        found()
+
+
 def test_the_prompt_imports_searches_and_exports(tmp_path):
     (tmp_path / "a.tsv").write_text("en\tde\nWhere is the station?\tWo ist der Bahnhof?\nbroken\n")
     run = regard("memory", "import", "a.tsv", "m.db", "--source", "en", "--target", "de", cwd=tmp_path)
@@ -128,5 +185,11 @@ def test_the_prompt_imports_searches_and_exports(tmp_path):
         cwd=tmp_path,
     )
     assert run.stdout == "1 terms into m.db\n", run.stderr
+    (tmp_path / "other.tsv").write_bytes("dog|Köter\n".encode("cp1252"))
+    options = ["--source", "en", "--target", "de", "--encoding", "cp1252", "--separator", "|"]
+    run = regard("memory", "import", "other.tsv", "o.db", "--glossary", *options, cwd=tmp_path)
+    assert run.stdout == "1 terms into o.db\n", run.stderr
+    with Memory(tmp_path / "o.db") as opened:
+        assert opened.terms() == [("en", "de", "dog", "Köter", "usual")]
     run = regard("memory", "info", "m.db", cwd=tmp_path)
     assert run.stdout == "en -> de: 1 segments\nen -> de: 1 terms\n"

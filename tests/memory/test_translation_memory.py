@@ -55,6 +55,10 @@ def test_words_are_runs_of_letters_signs_and_single_characters_of_scripts_withou
         "a1",
     ]
     assert words("駅abc駅") == ["駅", "abc", "駅"]
+    assert words("हिन्दी भाषा अच्छी है") == ["हिन्दी", "भाषा", "अच्छी", "है"]
+    assert score("हिन्दी भाषा अच्छी है", "हिन्दी भाषा सुन्दर है") == 75
+    assert words("รักกรุง") == ["รั", "ก", "ก", "รุ", "ง"]
+    assert words("❤\ufe0fabc") == ["❤\ufe0f", "abc"]
 
 
 def test_a_word_that_comes_again_is_another_token():
@@ -160,8 +164,43 @@ def test_the_newest_translation_stays(tmp_path):
         assert memory.exact("Hello", "en", "de").target == "Moin"
         memory.add([pair("Hello", "Servus"), pair("Hello", "Moin", date=old)], keep_all=True)
         assert {each.target for each in memory.search("Hello", "en", "de")} == {"Moin", "Servus"}
-        assert memory.exact("Hello", "en", "de").target == "Moin"
+        assert memory.exact("Hello", "en", "de").target == "Servus", "it is as new as its import"
         assert len(memory) == 2
+
+
+def test_a_correction_without_a_date_is_as_new_as_its_import(tmp_path):
+    new, old = "20240101T000000Z", "20200101T000000Z"
+    with filled(tmp_path / "m.db", [pair("Hello", "Halo", date=new)]) as memory:
+        assert memory.add([pair("Hello", "Hallo")]).replaced == 1
+        assert memory.add([pair("Hello", "Tag", date=old)]).known == 1
+        assert [each.target for each in memory.segments()] == ["Hallo"]
+        assert next(memory.segments()).date == "", "nobody knows it"
+        memory.add([pair("Bye", "Tschüss", date=old, author="Anna")])
+        assert memory.add([pair("Bye", "Tschüss")]).known == 1
+        assert memory.exact("Bye", "en", "de").author == "Anna", "what is known stays"
+
+
+def test_the_newest_alone_stays_where_all_were_kept(tmp_path):
+    with filled(tmp_path / "m.db", [pair("Hello", "A"), pair("Hello", "B")], keep_all=True) as memory:
+        assert memory.add([pair("Hello", "C")]).replaced == 1
+        assert [each.target for each in memory.segments()] == ["C"]
+        memory.add([pair("Hello", "D")], keep_all=True)
+        assert memory.add([pair("Hello", "C")]).replaced == 1
+        assert [each.target for each in memory.segments()] == ["C"]
+
+
+def test_of_equal_texts_the_language_as_spelled_comes_first_then_the_newest(tmp_path):
+    segments = [
+        pair("Hello", "British", own="en-GB", date="20100101T000000Z"),
+        pair("Hello", "plain", own="en", date="20050101T000000Z"),
+        pair("Hello", "American", own="en-US", date="20240101T000000Z"),
+    ]
+    with filled(tmp_path / "m.db", segments) as memory:
+        for code, expected in (("en", "plain"), ("en-gb", "British"), ("EN_US", "American")):
+            assert memory.exact("Hello", code, "de").target == expected
+            assert memory.search("Hello", code, "de", limit=1)[0].target == expected
+        found = [each.target for each in memory.search("Hello", "en", "de")]
+        assert found == ["plain", "American", "British"]
 
 
 def test_lookup_gives_the_best_match_or_none(tmp_path):
@@ -266,6 +305,62 @@ def test_files_that_are_no_memories_are_refused(tmp_path):
     newer.close()
     with pytest.raises(MemoryFileError, match="version 99"):
         Memory(tmp_path / "new.db")
+
+
+def test_a_full_disk_is_told_and_changes_nothing(tmp_path):
+    with filled(tmp_path / "m.db", [pair("zero one two")]) as memory:
+        (pages,) = memory._file.execute("PRAGMA page_count").fetchone()
+        memory._file.execute(f"PRAGMA max_page_count = {pages + 3}")
+        with pytest.raises(MemoryFileError, match="full; make room on the disk; the memory is as it was"):
+            memory.add(pair(f"number {i} of them", "x" * 1000) for i in range(1000))
+        memory._file.execute("PRAGMA max_page_count = 1000000")
+        assert len(memory) == 1
+        assert memory.add([pair("one more")]).new == 1
+
+
+def test_a_memory_that_another_creates_at_this_moment_is_waited_for(tmp_path):
+    class Busy:
+        """A connection that another has just locked out of the switch to WAL."""
+
+        def __init__(self, file: sqlite3.Connection) -> None:
+            self.file, self.refusals = file, 2
+
+        def execute(self, statement: str) -> None:
+            if self.refusals:
+                self.refusals -= 1
+                raise sqlite3.OperationalError("database is locked")
+            self.file.execute(statement)
+
+    with filled(tmp_path / "m.db", []) as memory:
+        whole, memory._file = memory._file, Busy(memory._file)
+        memory._patiently("PRAGMA journal_mode = WAL")
+        assert memory._file.refusals == 0
+        memory._file = whole
+
+
+def test_what_others_add_is_found_at_once(tmp_path):
+    """Only what is new is read; the result is as if all were."""
+    sources = [f"word {i % 5} and {i % 7} of number {i}" for i in range(60)]
+    with filled(tmp_path / "m.db", [pair(sources[0])]) as memory, Memory(tmp_path / "m.db") as other:
+        for i, text in enumerate(sources[1:], 1):
+            (other if i % 2 else memory).add([pair(text, own="en" if i % 3 else "fr")])
+            there = [each for j, each in enumerate(sources[: i + 1]) if j % 3 or j == 0]
+            found = memory.search(text, "en", "de", limit=1000)
+            assert [(each.score, each.source) for each in found] == brute_force(there, text, 70)
+
+
+def test_a_memory_of_version_1_is_brought_up_to_date(tmp_path):
+    with filled(tmp_path / "m.db", [pair("हिन्दी भाषा अच्छी है", "x", date="20200101T000000Z")]) as memory:
+        file = memory._file
+        file.execute("ALTER TABLE targets DROP COLUMN as_of")
+        file.execute("DELETE FROM words")
+        file.execute("DELETE FROM postings")
+        file.execute("PRAGMA user_version = 1")
+    with Memory(tmp_path / "m.db") as memory:
+        assert memory.search("हिन्दी भाषा सुन्दर है", "en", "de")[0].score == 75
+        assert memory.add([pair("हिन्दी भाषा अच्छी है", "older", date="20100101T000000Z")]).known == 1
+    with Memory(tmp_path / "m.db") as memory:
+        assert memory._file.execute("PRAGMA user_version").fetchone() == (2,)
 
 
 def test_what_cannot_be_asked_is_refused(tmp_path):

@@ -1,10 +1,12 @@
 """`regard serve` in a process of its own, and how it is asked."""
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,3 +85,9 @@ def serving(*arguments: str | Path, command: tuple[str, ...] = ()) -> Iterator[R
             process.kill()
             process.wait()
             process.stdout.close()
+
+
+def apart(work: Coroutine[Any, Any, Any]) -> Any:
+    """In another thread: the loop of a browser's tests is never done."""
+    with ThreadPoolExecutor(1) as other:
+        return other.submit(asyncio.run, work).result()

@@ -1,6 +1,8 @@
 """A service for several customers: adapters on one base, and a memory's file with its glossaries."""
 
-import asyncio
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,10 +17,12 @@ import regard
 from regard.config import ConfigError
 from regard.memory import Memory, Segment, recall
 from regard.serve.glossaries import Glossaries
-from regard.serve.models import Bases, Named, with_pairs
+from regard.serve.limits import Limits
+from regard.serve.metrics import Metrics
+from regard.serve.models import Bases, Named, serve, stamp_of, with_pairs
 from regard.serve.run import read_keys
 from regard.serve.service import Service
-from tests.serve.server import Running, serving
+from tests.serve.server import Running, apart, serving
 from tests.serve.test_own import close
 from tests.serve.words import german
 from tests.tasks import tiny
@@ -166,7 +170,8 @@ def test_glossaries_are_the_files_and_are_kept_there(desk: Running, company: Pat
             assert [(each.name, each.rows) for each in memory.glossaries()] == [
                 ("shop", (("en", "de", "tree", "Tanne"),))
             ]
-            assert Glossaries(memory).get(made["glossary_id"]).created == made["creation_time"]
+            kept = apart(Glossaries(memory).get(made["glossary_id"]))
+            assert kept.created == made["creation_time"]
         change = {"source_lang": "en", "target_lang": "de", "entries": "tree\tEiche", "entries_format": "tsv"}
         put = client.put(f"/v3/glossaries/{made['glossary_id']}/dictionaries", json=change)
         assert put.json()["entry_count"] == 1
@@ -176,6 +181,24 @@ def test_glossaries_are_the_files_and_are_kept_there(desk: Running, company: Pat
     with Memory(company) as memory:
         assert memory.glossaries() == []
         assert len(memory.terms()) == 2
+
+
+def test_files_that_are_written_while_a_model_opens_are_noticed(word_model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "en-de"
+    shutil.copytree(word_model, folder)
+    named = Named.of(f"en-de={folder}")
+    bases = Bases([named], "cpu", None)
+    opened = bases.open
+
+    def slowly(named: Named) -> Any:
+        found = opened(named)
+        (folder / "new").touch()
+        return found
+
+    bases.open = slowly
+    served = serve(named, Limits(), Metrics(), bases)
+    served.lane.close(1)
+    assert served.stamp != stamp_of(folder)
 
 
 def test_logs_have_no_text_and_no_key(desk: Running) -> None:
@@ -190,9 +213,7 @@ def test_matches_may_only_be_listed(word_model: Path, company: Path) -> None:
     try:
         (served,) = service.models
         asked: Any = {"source": "en", "target": "de"}
-        with ThreadPoolExecutor(1) as apart:  # from a browser's tests, whose loop is never done
-            answer = apart.submit(asyncio.run, service.translate_remembering(served, "", [KNOWN], **asked))
-            (found,) = answer.result()
+        (found,) = apart(service.translate_remembering(served, "", [KNOWN], **asked))
         assert (found.remembered, found.text, found.matches[0].target) == (False, german(KNOWN), KEPT)
     finally:
         service.close(1)
@@ -234,3 +255,19 @@ def test_what_a_name_and_a_keys_file_may_say(tmp_path: Path) -> None:
     ) as raised:
         read_keys(keys, ["other"])
     assert "two" not in str(raised.value)
+
+
+def test_the_model_of_a_key_is_a_translator(models: Path, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("one\ntwo sentiment\n")
+    arguments = [f"en-de={models / 'en-de'}", f"sentiment={models / 'sentiment'}", "--keys", keys]
+    run = subprocess.run(
+        [sys.executable, "-m", "regard", "serve", *map(str, arguments), "--port", "0", "--device", "cpu"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert run.returncode != 0
+    assert "key 2: sentiment is no translator" in " ".join((run.stdout + run.stderr).split())
+    assert "two" not in run.stdout + run.stderr

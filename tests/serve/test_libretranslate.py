@@ -1,13 +1,24 @@
 """LibreTranslate's door, asked by its client and as Mastodon, Weblate and NeMo Curator ask."""
 
+import asyncio
 import json
 import re
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from urllib.error import HTTPError
 
 import pytest
 from libretranslatepy import LibreTranslateAPI
+from starlette.testclient import TestClient
 
-from tests.serve.server import serving
+from regard.serve import detect
+from regard.serve.app import build_app
+from regard.serve.models import Named
+from regard.serve.service import Service
+from tests.serve.server import apart, serving
 from tests.serve.words import german
 
 TREE, DOG = "a dog sees a red tree?", "old dog sees big house."
@@ -232,3 +243,78 @@ def test_keys_are_asked_for_where_there_are_some(word_model, tmp_path):
             refused_too = client.post("/v2/translate", json=sent, headers=key)
         assert refused_too.status_code == 403
         assert [*refused_too.json()] == ["message"]
+
+
+def test_a_request_has_one_deadline_however_often_it_asks(
+    word_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = Service([Named.of(f"en-de={word_model}")], device="cpu")
+    asked: list[float | None] = []
+    translate = service.translate
+
+    async def noted(*given: Any, deadline: float | None = None, **settings: Any) -> Any:
+        asked.append(deadline)
+        return await translate(*given, deadline=deadline, **settings)
+
+    monkeypatch.setattr(service, "translate", noted)
+    try:
+        client = TestClient(build_app(lambda: service))
+        text = "a {dog} sees a <b>red [X1X] tree</b>. %s river? "
+        began = time.monotonic()
+        for path, sent in (
+            ("/translate", {"json": {"q": text * 4, "source": "en", "target": "de", "format": "html"}}),
+            ("/v1/translate", {"json": {"texts": "a dog", "target": "de"}}),
+            (
+                "/translate_file",
+                {
+                    "data": {"source": "en", "target": "de"},
+                    "files": {"file": ("a.po", f'msgid "{text}"\nmsgstr ""\n'.encode())},
+                },
+            ),
+        ):
+            asked.clear()
+            assert client.post(path, **sent).status_code == 200
+            assert len(asked) > (path != "/v1/translate")
+            assert len({*asked}) == 1
+            assert asked[0] is not None
+            assert began < asked[0] - service.limits.seconds < time.monotonic()
+    finally:
+        service.close(1)
+
+
+ENGLISH, GERMAN = "Where is the old station, and the hotel?", "Wo ist der alte Bahnhof, und wo das Hotel?"
+FRENCH = "Où est la gare, s'il vous plaît, madame la directrice ?"
+
+
+def test_languages_are_told_beside_the_loop_and_of_equal_texts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many short texts, which are taken together, as of one."""
+    real, read = detect._identifier(), []
+
+    def rank(text: str) -> Any:
+        read.append((text, threading.current_thread()))
+        return real.rank(text)
+
+    monkeypatch.setattr(detect, "_identifier", lambda: SimpleNamespace(rank=rank))
+
+    async def told() -> list[Any]:
+        loop = threading.current_thread()
+        found = [await detect.sources(["Hello"] * 200 + [ENGLISH] * 50, "de", ["en"])]
+        found.append(await detect.candidates(GERMAN, ["en", "de"]))
+        assert loop not in {thread for _, thread in read}
+        return found
+
+    sources, candidates = apart(told())
+    assert [each.language for each in sources] == ["en"] * 250
+    assert candidates[0].language == "de"
+    assert len(read) == 3
+
+
+def test_languages_are_told_rightly_however_many_ask() -> None:
+    asked = [[ENGLISH, GERMAN, "Hello"], [FRENCH], [GERMAN, FRENCH], ["Hello", ENGLISH]] * 8
+
+    async def together() -> list[Any]:
+        return await asyncio.gather(*(detect.sources(texts, "es", None) for texts in asked))
+
+    alone = [apart(detect.sources(texts, "es", None)) for texts in asked[:4]]
+    assert [each.language for each in alone[2]] == ["de", "fr"]
+    assert apart(together()) == alone * 8

@@ -2,12 +2,13 @@
 
 import time
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from regard.serve import line as waiting
-from regard.serve.line import BusyError, ClosedError, LateError, Line, Work
+from regard.serve.line import BusyError, ClosedError, Line, Work
 
 
 def work(caller: str = "a", cost: int = 10, seconds: float = 60, kind: Any = None) -> Work:
@@ -15,7 +16,7 @@ def work(caller: str = "a", cost: int = 10, seconds: float = 60, kind: Any = Non
 
 
 def test_callers_take_turns_however_many_one_of_them_has():
-    line = Line(600, 10**6)
+    line = Line(600, 10**6, pace=1e6)
     for caller, count in (("a", 500), ("b", 2), ("c", 1)):
         for _ in range(count):
             line.put(work(caller))
@@ -24,7 +25,7 @@ def test_callers_take_turns_however_many_one_of_them_has():
 
 
 def test_who_has_few_gets_in_where_another_has_filled_the_line():
-    line = Line(64, 10**6)
+    line = Line(64, 10**6, pace=1e6)
     for _ in range(56):
         line.put(work("a"))
     with pytest.raises(BusyError):
@@ -42,8 +43,7 @@ def test_only_one_kind_is_taken_at_a_time_and_within_the_budget():
         line.put(work(kind, kind=kind))
     assert [each.kind for each in line.take(100)] == ["x", "x"]
     line.put(work("y", kind="y", cost=1000))
-    assert [each.cost for each in line.take(100)] == [10, 10]
-    assert [each.cost for each in line.take(100)] == [1000]
+    assert [(each.cost, each.granted) for each in line.take(40)] == [(10, 10), (10, 10), (1000, 10)]
 
 
 def test_who_gives_up_leaves_the_line_and_who_is_late_is_told():
@@ -63,75 +63,146 @@ def test_who_gives_up_leaves_the_line_and_who_is_late_is_told():
     assert (whole.answer.result(), line.tokens) == ("done", 0)
 
 
-def test_what_would_be_late_is_not_let_in(monkeypatch):
-    """After ten thousand tokens in half a second, forty thousand that wait are two."""
-    monkeypatch.setattr(waiting, "KNOWN", 0.3)
+class Clock:
+    """The line's own, which only we move."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(waiting, "time", SimpleNamespace(monotonic=lambda: self.now))
+
+    def work(self, caller: str = "a", cost: int = 10, seconds: float = 30, kind: Any = None) -> Work:
+        return Work(caller, kind, cost, caller, self.now + seconds, began=self.now)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def test_what_would_be_late_is_not_let_in(clock):
+    """After ten thousand tokens in two seconds, forty thousand that wait are eight."""
     line = Line(512, 10**6)
-    for _ in range(5):
-        line.put(work(cost=2500))
+    for number in range(5):
+        line.put(clock.work(cost=2500, seconds=100, kind=number))
     for _ in range(4):
-        taken = line.take(100)
-        time.sleep(0.125)
+        taken = line.take(10_000)
+        clock.now += 0.5
         taken[0].give("done")
+        line.progressed(2500)
         line.done(taken)
-    line.put(work(cost=40_000))
-    line.put(work(cost=10, seconds=60))
+    line.put(clock.work(cost=40_000, seconds=100))
+    line.put(clock.work(cost=10, seconds=60))
     with pytest.raises(BusyError) as busy:
-        line.put(work(cost=10, seconds=1))
-    assert busy.value.seconds >= 1
+        line.put(clock.work(cost=10, seconds=5))
+    assert busy.value.seconds == 9  # of the whole line, from 42,510 tokens
 
 
-def test_no_burst_is_refused_for_how_slow_a_model_was(monkeypatch):
-    """A model that is asked for a little at a time, or for the first time, is not slow for it."""
-    monkeypatch.setattr(waiting, "KNOWN", 0.1)
+def test_no_burst_is_refused_for_how_slow_a_model_was(clock):
+    """A model that is asked for a little at a time, or for the first time, is not slow for it. But nobody
+    knows that it is quick either, before it has been."""
+
+    def burst() -> int:
+        count = 0
+        with suppress(BusyError):
+            for number in range(600):
+                line.put(clock.work(str(number), cost=1000, seconds=5))
+                count += 1
+        return count
+
     line = Line(512, 10**6)
     for _ in range(8):
-        line.put(work(cost=10))
+        line.put(clock.work(cost=10))
         taken = line.take(10)
-        time.sleep(0.02)
+        clock.now += 2
+        line.progressed(10)
         line.done(taken)
-    for _ in range(3):
-        line.put(work(cost=10_000, seconds=5))
+    assert burst() == 64
+    while taken := line.take(10_000, wait=False):
+        clock.now += 0.2
+        line.progressed(20_000)
+        line.done(taken)
+    assert 248 <= burst() <= 251  # at a hundred thousand tokens a second, those can be done in half of five
+    while taken := line.take(10_000, wait=False):
+        line.done(taken)
 
 
-def test_a_model_that_answers_nobody_is_slow_and_not_unknown(monkeypatch):
-    monkeypatch.setattr(waiting, "KNOWN", 0.1)
+def test_a_model_that_answers_nobody_is_slow_and_a_long_batch_is_not(clock):
     line = Line(512, 10**6)
-    for _ in range(4):
-        line.put(work(cost=100))
-    line.take(100)
-    line.put(work(cost=100, seconds=5))
-    time.sleep(0.2)
+    for number in range(4):
+        line.put(clock.work(cost=100, seconds=1000, kind=number))
+    assert len(line.take(100)) == 1
+    clock.now += 0.9
+    line.put(clock.work(cost=100, seconds=5))  # not known yet
+    clock.now += 4
     with pytest.raises(BusyError):
-        line.put(work(cost=100, seconds=5))
+        line.put(clock.work(cost=100, seconds=5))
+    other = Line(512, 10**6)
+    other.put(clock.work(cost=33_000))
+    other.take(4096)
+    other.put(clock.work(cost=100))
+    clock.now += 5.2  # so much can be done in this time
+    other.put(clock.work(cost=100))
 
 
-def test_where_some_were_late_less_is_let_in_and_more_with_each_answer(monkeypatch):
-    def let_in() -> int:
-        """How many are, at once."""
-        put = []
-        with suppress(BusyError):
-            for _ in range(512):
-                line.put(work(cost=100))
-                put += line.take(100)
-        for each in put:
-            each.give("done")
-        line.done(put)
-        return len(put)
+@pytest.mark.parametrize("callers", [1, 100])
+@pytest.mark.parametrize(("rate", "together"), [(5, 4), (10, 4), (10, 30), (30, 4), (30, 30)])
+def test_ten_times_what_a_model_can_do_is_refused_and_the_rest_is_in_time(clock, rate, together, callers):
+    """A model of so many requests a second is asked for ten times as many, for a minute, from the first
+    second on, and for a few hundred at once in the beginning. It does some of them together, and each takes
+    three times what was guessed."""
+    line = Line(512, 262_144)
+    accepted: list[Work] = []
+    refused = 0
+    batch, ends, asked = [], 0.0, 0
+    start = clock.now
+    while clock.now < start + 60 or len(line) or batch:
+        while asked < 300 + min(clock.now - start, 60) * 10 * rate:
+            asked += 1
+            try:
+                line.put(work := clock.work(caller=str(asked % callers), cost=20))
+                accepted.append(work)
+            except BusyError:
+                refused += 1
+        if batch and clock.now >= ends:
+            for each in batch:
+                each.give(clock.now)
+                each.spent = 60
+            line.progressed(60 * len(batch))
+            line.done(batch)
+            batch = []
+        if not batch:
+            batch = line.take(20 * together, wait=False)
+            ends = clock.now + len(batch) / rate
+        clock.now += 0.01
+    late = sum(each.answer.exception() or each.answer.result() > each.deadline for each in accepted)
+    assert late <= 0.01 * len(accepted)
+    assert len(accepted) >= 0.9 * 60 * rate  # it has always had something to do
+    assert refused > 0.7 * asked
+    assert line.tokens == 0
 
-    line = Line(512, 10**6)
-    late = [work(cost=100, seconds=0.05) for _ in range(40)]
-    for each in late:
-        line.put(each)
-    assert line.take(10**6) == late
-    time.sleep(0.1)
-    for each in late:
-        each.fail(LateError("too late"))
-        line.done([each])  # all of them were let in before the first was known to be late
-    assert [let_in() for _ in range(3)] == [16, 17, 19]
-    monkeypatch.setattr(waiting, "FORGOTTEN", 0.05)
-    time.sleep(0.1)
-    assert let_in() == 512
+
+def test_a_large_request_is_taken_in_parts_and_others_come_between(clock):
+    line = Line(64, 10**6)
+    line.put(large := clock.work("a", cost=10_000))
+    assert line.take(4000) == [large]
+    assert large.granted == 4000  # nobody else waits
+    large.state = "begun"
+    line.give_back(large, 6000, 30)
+    line.put(small := clock.work("b", cost=100))
+    line.put(own := clock.work("a", cost=200))
+    assert (len(line), line.tokens, line.size) == (3, 10_300, 32)
+    assert line.take(4000, fresh=True) == [small, own]
+    assert line.take(4000, fresh=True, wait=False) == []
+    line.done([small, own])
+    assert line.take(4000) == [large]
+    line.give_back(large, 2000, 10)
+    line.put(small := clock.work("b", cost=100))
+    assert line.take(4000) == [large, small]
+    assert large.granted == 1000
+    line.give_back(large, 1000, 5)
+    line.leave(large)
+    line.done([small, large])  # it has left already
+    assert (len(line), line.tokens, line.size) == (0, 0, 0)
 
 
 def test_a_line_that_is_closed_gives_what_it_has_and_takes_no_more():

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.text.markup import Document, parse
+from regard.text.markup import Document, parse, read_block
 from regard.text.placing import Links
 from regard.text.scanning import VOID, Syntax
 from regard.text.terms import Terms, enforce
@@ -265,6 +265,73 @@ def test_any_text_can_be_read(text, syntax):
     assert len(joined) >= 0
     if syntax.kind == "text":
         assert joined == text
+
+
+@pytest.mark.parametrize(
+    ("source", "words", "wanted"),
+    [
+        ("Drink H<sub>2</sub>O, on 5 m<sup>2</sup>.", {}, "Drink H<sub>2</sub>O, on 5 m<sup>2</sup>."),
+        ("about CO<sub>2</sub>", {"CO2": "CO2-Gas"}, "about CO<sub>2</sub>-Gas"),
+        ("an <b>un</b>broken one", {"unbroken": "unversehrtes"}, "an <b>un</b>versehrtes one"),
+        ("the 1<sup>st</sup> one", {"1st": "1."}, "the <sup>1</sup>. one"),
+        ("x<sub>1</sub><sup>2</sup> is", {}, "x<sub>1</sub><sup>2</sup> is"),
+        ("<b>5 m<sup>2</sup></b> wide", {}, "<b>5 m<sup>2</sup></b> wide"),
+        ("in aba<i>b</i>ab now", {"ababab": "bbb"}, "in <i>bbb</i> now"),
+    ],
+)
+def test_an_element_in_a_word_is_around_the_same_letters_if_they_are_there(source, words, wanted):
+    assert through(source, HTML, lambda text: aligned(text, words)) == wanted
+
+
+@pytest.mark.parametrize("links", [None, [(0, 0)], [(i, 0) for i in range(9)]])
+@pytest.mark.parametrize("text", ["旧车站非常近、点击这里。", "สถานีเก่าอยู่ใกล้มากคลิกที่นี่"])
+def test_no_element_is_empty_in_a_script_without_spaces(text, links):
+    source = 'The <b>old</b> station is <i>very</i> near, <a href="x">click here</a>.'
+    out = through(source, HTML, lambda _: (text, links))
+    found = [re.search(f"<{tag}[^>]*>(.+?)</{tag}>", out) for tag in "bia"]
+    assert all(found)
+    assert [each.start() for each in found] == sorted(each.start() for each in found)
+    assert re.sub("<[^>]*>", "", out) == text
+
+
+def test_a_link_is_around_the_end_of_a_chinese_sentence_if_it_was_at_the_end():
+    out = through('To leave, <a href="x">click here</a>', HTML, lambda _: ("要离开请点击这里", [(0, 0)]))
+    assert out == '要离开请<a href="x">点击这里</a>'
+
+
+def test_words_of_other_scripts_are_found_in_a_chinese_sentence():
+    out = through(
+        "Install <b>Regard</b> now, with CO<sub>2</sub>", HTML, lambda _: ("现在用CO2安装Regard", [])
+    )
+    assert out == "现在用CO<sub>2</sub>安装<b>Regard</b>"
+
+
+def test_a_line_end_that_a_model_writes_is_a_space():
+    assert through("<h1>one two</h1>", HTML, lambda _: ("eins\n\nzwei", [])) == "<h1>eins  zwei</h1>"
+
+
+def test_template_tags_stay_and_stay_in_their_order():
+    page = "<p>Hello {% if a < b %}dear friend{% endif %} of <%= name %> now</p>"
+    assert texts(parse(page, HTML)) == ["Hello [X1X]dear friend[X2X] of [X3X] now"]
+    out = through(page, HTML, reversed_words)
+    assert re.findall(r"\{%.*?%\}|<%.*?%>", out) == ["{% if a < b %}", "{% endif %}", "<%= name %>"]
+    assert texts(parse("{% never closed <b>one</b>", HTML)) == ["{% never closed one"]
+
+
+def test_messages_within_messages_are_bounded():
+    deep = "{n, plural, one {" * 500 + "x" + "} other {y}}" * 500
+    block = read_block(deep, Syntax())
+    assert block.written() == deep
+    count = 0
+    while block.inside:
+        block, count = block.inside[0], count + 1
+    assert count <= 21
+
+
+def test_a_brace_of_a_model_ends_no_branch():
+    block = read_block("{n, plural, one {a file of {x}} other {files}}", Syntax())
+    inner = block.inside[0]
+    assert inner.place(inner.view(), "eine } Datei { von {x} '{'") == "eine  Datei  von {x} '{'"
 
 
 ENTRIES = {"station": "Hauptbahnhof", "old dog": "Köter", "猫": "Mieze"}

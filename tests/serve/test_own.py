@@ -3,13 +3,19 @@
 import random
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from regard.serve.app import DOORS
+from regard.serve.asking import _gathered
+from regard.serve.line import RefusedError
+from regard.serve.models import Models
 from tests.examples import ANSWERS, FILMS, PAIRS, STORY
 
 SENTENCES = [source for source, _ in PAIRS]
+NEEDED = ("texts", "questions", "contexts", "prompt", "input", "inputs", "q", "text", "target", "name")
 ASKED: dict[str, dict[str, Any]] = {
     "translate": {"texts": [*SENTENCES, "", "Where is the dog? The hotel sleeps."]},
     "classify": {"texts": [text for text, _ in FILMS]},
@@ -122,3 +128,68 @@ def test_what_cannot_be_served_is_told_with_the_remedy(server, path, fields, sai
     answered = server.post(f"/v1/{path}", fields)
     assert answered.status_code in (400, 404)
     assert said in answered.json()["error"]
+
+
+def form(charset: str, **fields: bytes) -> dict[str, Any]:
+    """A form of several parts in an encoding that its header names."""
+    parts = [
+        b'--x\r\nContent-Disposition: form-data; name="%b"\r\n\r\n%b\r\n' % (name.encode(), value)
+        for name, value in fields.items()
+    ]
+    headers = {"content-type": f"multipart/form-data; boundary=x; charset={charset}"}
+    return {"content": b"".join([*parts, b"--x--\r\n"]), "headers": headers}
+
+
+@pytest.mark.parametrize("charset", ["unicode_escape", "utf-7", "utf-16", "latin-1", "rot13", "none"])
+def test_a_form_in_another_encoding_is_refused_by_every_endpoint(server, charset):
+    with server.client() as client:
+        for way in [way for door in DOORS for way in door.ways if way.method in ("POST", "PUT", "PATCH")]:
+            fields = dict.fromkeys(NEEDED, b"\\ud800 dog")
+            answered = client.request(way.method, way.path.format(id="x"), **form(charset, **fields))
+            assert answered.status_code == 400, way.path
+            assert "UTF-8" in answered.text
+        assert client.get("/v2/glossaries").json() == {"glossaries": []}
+
+
+def test_a_form_in_utf_8_may_say_so(server, alone):
+    wanted = alone("en-de").translate("Wö is the dog?").text
+    with server.client() as client:
+        for charset in ("utf-8", "UTF8", '"utf-8"'):
+            found = client.post("/v1/translate", **form(charset, texts="Wö is the dog?".encode()))
+            assert found.json()["result"]["text"] == wanted
+
+
+def test_half_a_character_is_no_field():
+    with pytest.raises(RefusedError, match="the field 'name' is no UTF-8"):
+        _gathered([("name", "\ud800")])
+    with pytest.raises(RefusedError, match="is no UTF-8"):
+        _gathered([("\udfff", "name")])
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/v1/translate", {"texts": "The dog.", "target": "fr"}),
+        ("/v1/translate", {"texts": "The dog.", "source": "fr"}),
+        ("/translate", {"q": "The dog.", "source": "en", "target": "fr"}),
+        ("/translate", {"q": "The dog.", "source": "auto", "target": "fr"}),
+        ("/v2/translate", {"text": "The dog.", "target_lang": "FR"}),
+        ("/v2/translate", {"text": "The dog.", "source_lang": "FR", "target_lang": "DE"}),
+    ],
+)
+def test_a_model_that_is_named_translates_its_own_languages_only(server, path, fields):
+    answered = server.post(path, {**fields, "model": "en-de"})
+    assert answered.status_code == 400
+    assert "the model 'en-de' translates from en to de, not from" in answered.text
+
+
+def test_a_model_of_unknown_languages_can_be_named_for_any():
+    known, unknown = (
+        SimpleNamespace(name=name, task="translate", targets=targets, joins=lambda *_: False)
+        for name, targets in (("en-de", ("de",)), ("mine", ()))
+    )
+    models = Models([known, unknown])
+    assert models.translator("mine", "en", "fr") is unknown
+    known.source = "en"
+    with pytest.raises(LookupError, match="name another, or none"):
+        models.translator("en-de", "en", "fr")

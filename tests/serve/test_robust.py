@@ -270,6 +270,25 @@ def test_one_caller_with_many_requests_does_not_starve_another(slow):
     assert came < max(ends)
 
 
+LARGE = {"texts": ["The dog sleeps. " * 6] * 80, "split": "never", "beam": 4}
+
+
+def test_a_large_request_holds_up_no_small_one(slow):
+    """Not even one of the same caller; and all of a batch is never in memory at once."""
+    before = slow.memory
+    with slow.client() as client, ThreadPoolExecutor(2) as pool:
+        large = [pool.submit(client.post, "/v1/translate", json=LARGE) for _ in range(2)]
+        while slow.metric("regard_tokens") == 0 or slow.metric("regard_waiting") < 2:  # what is not begun
+            time.sleep(0.02)
+        assert client.post("/v1/translate", json={"texts": "The dog"}).status_code == 200
+        assert not any(each.done() for each in large)
+        assert slow.memory < before + 400
+        for each in large:
+            answer = each.result()
+            assert answer.status_code == 200, answer.text
+            assert len({found["text"] for found in answer.json()["results"]}) == 1
+
+
 def settles(running: Running, seconds: float) -> bool:
     """Whether nothing is waiting or at work any more, within so much time."""
     until = time.monotonic() + seconds
@@ -317,10 +336,18 @@ def test_an_end_in_good_order_loses_no_request(slow):
                     results.append(error)
                     return
 
-    with ThreadPoolExecutor(9) as pool:
+    def ask_for_markup() -> httpx.Response:
+        """The model loses the placeholder, and is asked once more."""
+        fields = {"q": "<p>The dog [X12X] sleeps.</p>", "source": "en", "target": "de", "format": "html"}
+        return slow.post("/translate", fields)
+
+    with ThreadPoolExecutor(10) as pool:
         asked = [pool.submit(ask, number) for number in range(8)]
         while slow.metric("regard_tokens") == 0 or len(results) < 8:
             time.sleep(0.02)
+        twice = [pool.submit(ask_for_markup) for _ in range(2)]
+        time.sleep(0.2)
+        assert not any(each.done() for each in twice)
         slow.process.send_signal(signal.SIGTERM)
         seen = set()
         while slow.process.poll() is None:
@@ -333,6 +360,7 @@ def test_an_end_in_good_order_loses_no_request(slow):
             each.result()
     assert slow.process.returncode == 0
     assert 503 in seen
+    assert [each.result().status_code for each in twice] == [200, 200]
     codes = Counter(each.status_code for each in results if isinstance(each, httpx.Response))
     assert {*codes} <= {200, 503}
     lines = [json.loads(line) for line in slow.log.read_text(encoding="utf-8").splitlines()]

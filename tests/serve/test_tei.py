@@ -1,8 +1,12 @@
 """Text Embeddings Inference's door, and Cohere's ranking."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+
+from regard.serve.doors.tei import _end
 
 TEXTS = ["A dog barks.", "Guten Morgen!", "The ship sails."]
 
@@ -17,11 +21,87 @@ def test_vectors_are_those_of_the_python_api(server, alone):
     assert_allclose(found, model.embed(TEXTS, normalised=False), rtol=1e-4, atol=1e-6)
 
 
-def test_what_is_too_long_is_cut_only_if_that_is_asked_for(server, alone):
+@pytest.fixture(scope="module")
+def ends(alone: Any) -> dict[str, str]:
+    """The beginning and the end of it that are read: exactly as many tokens as there is room for."""
+    model = alone("minilm")
+    text = "a " * 100 + "dog " * (2 * model.longest) + "ship " * 100
+    words = text.split()
+    room = model.longest - 2  # beside the tokens of the template; each word is a token
+    assert len(model.tokenizer.encode(text, template="cls")) == len(words) + 2
+    return {"whole": text, "Right": " ".join(words[:room]), "Left": " ".join(words[-room:])}
+
+
+def test_what_is_too_long_is_refused_as_its_clients_know_it(server):
     text = "word " * 400
-    assert server.post("/embed", {"inputs": text}).status_code == 400
-    found = server.post("/embed", {"inputs": text, "truncate": True})
-    assert_allclose(found.json(), alone("minilm").embed(["word " * 300], too_long="windows")[:1], atol=0.2)
+    pair = {"source_sentence": "a", "sentences": [text]}
+    for path, fields in (
+        ("/embed", {"inputs": text}),
+        ("/embed", {"inputs": ["a", text], "truncate": False}),
+        ("/similarity", {"inputs": pair}),
+        ("/similarity", {"inputs": pair, "parameters": {"truncate": False}}),
+        ("/predict", {"inputs": "film " * 2000, "truncate": False}),
+        ("/rerank", {"query": "a", "texts": [text], "truncate": False}),
+    ):
+        answered = server.post(path, fields)
+        assert (answered.status_code, answered.json()["error_type"]) == (413, "Validation"), path
+        assert "truncate: true" in answered.json()["error"]
+
+
+@pytest.mark.parametrize("side", ["Right", "Left"])
+def test_what_is_too_long_is_cut_where_it_is_asked_for(server, alone, ends, side):
+    """The vector is that of the first tokens, or of the last."""
+    asked = {"truncate": True, "truncation_direction": side}
+    wanted = alone("minilm").embed([ends[side], "a ship"], too_long="error")
+    found = server.post("/embed", {"inputs": ends["whole"], **asked}).json()
+    assert_allclose(found[0], wanted[0], atol=1e-5)
+    cosine = float(np.dot(*wanted))
+    pair = {"source_sentence": "a ship", "sentences": [ends["whole"]]}
+    found = server.post("/similarity", {"inputs": pair, "parameters": asked}).json()
+    assert found == [pytest.approx(cosine, abs=1e-5)]
+    found = server.post("/rerank", {"query": "a ship", "texts": [ends["whole"]], **asked}).json()
+    assert found[0]["score"] == pytest.approx(cosine, abs=1e-5)
+
+
+def test_right_is_where_a_text_is_cut_unless_it_is_said(server, ends):
+    found = [
+        server.post("/embed", {"inputs": ends["whole"], "truncate": True, **side}).json()
+        for side in ({}, {"truncation_direction": "Right"}, {"truncation_direction": "left"})
+    ]
+    assert_allclose(found[0], found[1], atol=1e-6)
+    assert np.abs(np.subtract(found[0], found[2])).max() > 1e-3
+    wrong = server.post("/embed", {"inputs": "a", "truncation_direction": "Up"})
+    assert wrong.status_code == 422
+
+
+def test_the_end_of_a_pair_is_cut_as_its_beginning_is_and_in_no_word(alone):
+    model = alone("minilm")
+    texts = ("unbelievably " * 300, "short question")
+    first, second = _end(model, texts)
+    assert second == texts[1]
+    assert texts[0].endswith(first)
+    assert {*first.split()} == {"unbelievably"}
+    size = len(model.tokenizer.encode(first, second, template="cls"))
+    word = len(model.tokenizer.encode("unbelievably"))
+    assert model.longest - word < size <= model.longest
+    assert _end(model, ("a", "b")) == ("a", "b")
+
+
+def test_a_list_of_texts_is_one_text_or_one_pair(server, alone):
+    def labels(*texts: str) -> Any:
+        found = alone("sentiment").classify(*([text] for text in texts))[0].probabilities
+        return pytest.approx(found, rel=1e-3)
+
+    def asked(inputs: Any) -> Any:
+        return server.post("/predict", {"inputs": inputs}).json()
+
+    def scores(row: Any) -> dict[str, float]:
+        return {each["label"]: each["score"] for each in row}
+
+    assert scores(asked("A dull film.")) == scores(asked(["A dull film."])) == labels("A dull film.")
+    assert scores(asked(["A dull film.", "Great."])) == labels("A dull film.", "Great.")
+    assert [scores(each) for each in asked([["A dull film."]])] == [labels("A dull film.")]
+    assert server.post("/predict", {"inputs": ["a", "b", "c"]}).status_code == 422
 
 
 def test_labels_come_likeliest_first(server, alone):

@@ -1,6 +1,7 @@
 """What `regard train` does with the text before torch is there."""
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from regard.config import write_toml
 from regard.tasks import ahead
 from regard.tasks.registry import as_recipe
+from regard.text import Tokenizer
 from tests.tasks import tiny
 from tests.tasks.test_runs import QUIET, command, start, train
 
@@ -25,6 +27,33 @@ begun.wait()
 begun.end()
 print(json.dumps([None if report is None else report.ok, begun._text.exitcode, "torch" in sys.modules]))
 """
+
+MADE_UP = """
+import os, sys, tempfile, time
+from pathlib import Path
+from types import SimpleNamespace
+from regard.tasks import ahead
+
+def check(written, tokens):
+    raise OSError("the doctor is ill")
+
+def settle(written, folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "tokenizer.json").write_text("{")
+    with tempfile.TemporaryDirectory() as temporary:
+        (Path(temporary) / "own.db").write_text("")
+        time.sleep(40)
+
+sys.platform = sys.argv[2]
+ahead.get_task = lambda name: SimpleNamespace(check=check, ahead=settle)
+recipe = SimpleNamespace(checked=SimpleNamespace(task="made up"))
+begun = ahead.Ahead(recipe, Path(sys.argv[1]), check=True)
+print(begun.report(), begun._text.is_alive(), flush=True)
+while begun._text.is_alive() and not [*Path(tempfile.gettempdir()).glob("*/*/own.db")]:
+    time.sleep(0.01)
+print("at work", flush=True)
+"""
+"""A text that takes its time, and a doctor that dies."""
 
 TRAINED = """
 import sys
@@ -102,3 +131,47 @@ def test_nothing_begins_where_something_could_be_lost(
     monkeypatch.setenv("RANK", "1")
     ahead.begin(written, tmp_path / "new", check=True)
     assert len(asked) == 1
+
+
+def made_up(folder: Path, then: str, system: str = sys.platform) -> subprocess.Popen[str]:
+    """The text is at work, and the doctor's end was noticed all the same."""
+    (folder.parent / "temporary").mkdir()
+    environment = {**QUIET, "TMPDIR": str(folder.parent / "temporary")}
+    given = [sys.executable, "-c", MADE_UP + then, str(folder), system]
+    quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    process = subprocess.Popen(given, env=environment, **quiet)
+    assert (process.stdout.readline(), process.stdout.readline()) == ("None True\n", "at work\n")
+    return process
+
+
+@pytest.mark.parametrize(
+    ("number", "system"), [("SIGKILL", sys.platform), ("SIGTERM", sys.platform), ("SIGKILL", "elsewhere")]
+)
+def test_what_was_begun_dies_with_a_run_that_is_killed_and_spoils_no_later_one(
+    place: Path, tmp_path: Path, number: str, system: str
+) -> None:
+    process = made_up(tmp_path / "out", "time.sleep(40)", system)
+    process.send_signal(signal.Signals[number])
+    process.communicate(timeout=20)  # the output ends when the last process that has it does
+    assert [path.name for path in tmp_path.glob("out/*/*")] == ["tokenizer.json"]  # half of one
+    (tmp_path / "recipe.toml").write_bytes((place / "recipe.toml").read_bytes())
+    train(tmp_path, "out")
+    assert [*(tmp_path / "out").glob("text.ahead-*")] == []
+    assert Tokenizer.load(tmp_path / "out").encode("a red house").ids
+
+
+@pytest.mark.parametrize("then", ["begun.end()", "sys.exit()", "os.kill(os.getpid(), 2)"])
+def test_what_is_not_wanted_any_more_leaves_nothing_behind(tmp_path: Path, then: str) -> None:
+    made_up(tmp_path / "out", then).communicate(timeout=20)
+    assert [*(tmp_path / "out").iterdir()] == []
+    assert [*(tmp_path / "temporary").iterdir()] == []
+
+
+def test_what_another_run_has_settled_is_not_written_over(tmp_path: Path) -> None:
+    quick, file = MADE_UP.replace("time.sleep(40)", ""), tmp_path / "out" / "tokenizer.json"
+    file.parent.mkdir()
+    file.write_text("whole")
+    given = [sys.executable, "-c", quick + "begun.wait(); begun.end()", str(file.parent), sys.platform]
+    subprocess.run(given, env=QUIET, capture_output=True, check=True)
+    assert [*file.parent.iterdir()] == [file]
+    assert file.read_text() == "whole"

@@ -6,13 +6,16 @@ import json
 
 import pytest
 
+from regard.config import ConfigError
 from regard.decode import DecodeConfig
-from regard.memory import Memory, Segment, recall
+from regard.memory import Memory, MemoryFileError, Segment, recall
 from regard.tasks.base.sources import source_of
+from regard.tasks.translation import commands
 from regard.tasks.translation.aids import Aids
-from regard.tasks.translation.glossary import inner_tokens
+from regard.tasks.translation.glossary import Holding, inner_tokens
 from regard.tasks.translation.lines import translate_lines, translate_table
 from regard.text.flags import FlagSettings
+from regard.text.terms import Terms
 from tests.tasks.copying import copier, tokenizer, translator
 
 TEXT = "harbour lantern mirror"
@@ -92,6 +95,88 @@ def test_exact_matches_are_taken_and_near_ones_listed(memory):
     assert (found.text, found.matches[0].score, found.remembered) == ("mirror garden", 100, False)
     with pytest.raises(ValueError, match="use='always'"):
         recall(memory, "en", "de", use="always")
+
+
+def test_what_is_remembered_or_replaced_is_the_first_of_the_best(memory):
+    """Lines of n-best are the alternatives: a line that has none is lost."""
+    out, two = io.StringIO(), DecodeConfig(beam=2, n_best=2)
+    lines = ["mirror garden", "", TEXT]
+    translate_lines(copier(), lines, out, decoding=two, memory=recall(memory, "en", "de"))
+    written = [line.split(" ||| ") for line in out.getvalue().splitlines()]
+    assert {number for number, _, _ in written} == {"0", "1", "2"}
+    assert [text for number, text, _ in written if number == "0"] == ["Spiegel Garten 7"]
+    holding = Holding(Terms({"lantern": "bridge"}), way="replace")
+    (found,) = holding.hold(copier().translate([TEXT], decoding=two, align=True), None)
+    assert found.terms[0].how == "replaced"
+    assert [each.text for each in found.alternatives][:1] == [found.text]
+    assert len(found.alternatives) == 2
+
+
+def test_terms_that_the_memory_has_missed_are_told(memory):
+    how = {"memory": recall(memory, "en", "de"), "glossary": {"mirror": "Wandspiegel", "garden": "Garten"}}
+    found = copier().translate("mirror garden", **how)
+    assert (found.text, found.remembered) == ("Spiegel\nGarten 7", True)
+    assert [(use.target, use.how) for use in found.terms] == [("Wandspiegel", "missed"), ("Garten", "model")]
+    counts = translate_lines(copier(), ["mirror garden"], io.StringIO(), **how)
+    assert (counts.terms, counts.missed) == (2, {"Wandspiegel": 1})
+
+
+def test_a_longer_term_is_not_taken_for_a_shorter_one():
+    found = copier().translate(TEXT, glossary={"harbour": "garden", "lantern": "garden silver"})
+    assert found.text.split().count("garden") == 2
+    assert "missed" not in [use.how for use in found.terms]
+
+
+@pytest.fixture
+def said(tmp_path, monkeypatch):
+    """What the prompt translates, by a model that copies; whatever it `writes`."""
+    (tmp_path / "model").mkdir()
+    data = '[data]\ntrain = [{source = "train.en", target = "train.de"}]\n'
+    (tmp_path / "model" / "recipe.toml").write_text(data)
+
+    class Copier:
+        fuzzy, decoding, languages = None, DecodeConfig(), ()
+
+        def stream(self, lines, *, to, source_language, **how):
+            return copier().stream(lines, **how)
+
+    monkeypatch.setattr(commands, "open_by_engine", lambda *_: Copier())
+
+    def translated(text, *, writes=(), **how):
+        out = io.StringIO()
+        Copier.languages = writes
+        commands.translate(tmp_path / "model", [text], out=out, **how)
+        return out.getvalue().strip()
+
+    return translated
+
+
+def test_memory_and_glossary_are_of_the_language_that_is_asked_for(said, tmp_path):
+    path = tmp_path / "two.db"
+    with Memory(path, create=True) as opened:
+        opened.add([Segment("garden", "Garten", "en", "de"), Segment("garden", "jardin", "en", "fr")])
+        opened.add_terms("en", "de", [("mirror", "Spiegel", "usual")])
+    assert said("garden", memory=path) == "Garten", "as the model's own files are called"
+    assert said("garden", memory=path, to="fr") == "jardin"
+    assert said("garden", memory=path, to="fr", languages="en:fr") == "jardin"
+    assert said("garden", memory=path, to="deu_Latn", languages="en:de") == "Garten"
+    assert "Spiegel" in said("mirror", glossary=path, to="de")
+    with pytest.raises(ConfigError, match=r"two\.db: no terms of en:fr; it has en:de"):
+        said("mirror", glossary=path, to="fr")
+    with pytest.raises(ConfigError, match=r"--languages en:de beside --to fr: give the same language"):
+        said("mirror", glossary=path, to="fr", languages="en:de")
+    with pytest.raises(ConfigError, match=r"no segments from en to it; it has en:de, en:fr"):
+        said("garden", memory=path, to="it")
+    with pytest.raises(MemoryFileError, match="which languages"):
+        said("garden", memory=path, writes=("de", "fr"))
+
+
+def test_a_memory_of_other_languages_than_the_model_is_refused(said, tmp_path):
+    with Memory(tmp_path / "m.db", create=True) as opened:
+        opened.add([Segment("garden", "jardin", "en", "fr")])
+    with pytest.raises(ConfigError, match="no segments from en to de; it has en:fr: choose with --languages"):
+        said("garden", memory=tmp_path / "m.db")
+    assert said("garden", memory=tmp_path / "m.db", languages="en:fr") == "jardin"
 
 
 def test_lines_and_tables_have_matches_flags_and_terms(memory, tmp_path):

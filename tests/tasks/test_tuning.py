@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from rich.console import Console
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from regard.config import ConfigError, write_toml
 from regard.tasks import run
@@ -21,6 +21,7 @@ from regard.tasks.registry import as_recipe
 from regard.tasks.translation.commands import translate
 from regard.tasks.translation.opening import open_translator
 from regard.tasks.translation.train import Prepared, read_corpus
+from regard.train.digests import of_weights
 from regard.train.ranks import Ranks
 from regard.train.report import read_log
 from tests.tasks import tiny
@@ -305,6 +306,29 @@ def test_an_adapter_is_refused_by_any_other_model(tmp_path: Path, adapted: Path,
         open_translator(start, device="cpu").with_adapter(tmp_path)
     with pytest.raises(FolderError, match="load the model in that"):
         open_translator(start, device="cpu", precision="int8").with_adapter(adapted)
+
+
+def test_a_damaged_adapter_is_refused(tmp_path: Path, adapted: Path, start: Path) -> None:
+    base, own = open_translator(start, device="cpu"), tmp_path / "adapter"
+    shutil.copytree(adapted / "adapter", own)
+    path = own / "adapter.safetensors"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:])  # still a number
+    with pytest.raises(FolderError, match=r"adapter\.safetensors: damaged"):
+        base.with_adapter(own)
+    path.write_bytes(whole)
+    base.with_adapter(own)
+    held = load_file(path)
+    first = min(name for name in held if name.endswith(".down"))
+    without = {name: weight for name, weight in held.items() if name != first}
+    for weights, told in (
+        (without, rf"missing \['{first}'\], unknown \[\]"),
+        ({**held, "x.down": torch.ones(1)}, r"missing \[\], unknown \['x.down'\]"),
+        ({**held, first: held[first][:1].contiguous()}, rf"{first} has the shape \[1, 16\], where \[2, 16\]"),
+    ):
+        save_file(weights, path, of_weights(weights))
+        with pytest.raises(FolderError, match=told):
+            base.with_adapter(own)
 
 
 def test_a_run_without_adapters_leaves_none_of_the_run_before(tmp_path: Path, start: Path) -> None:

@@ -23,15 +23,27 @@ TEXTS = [source for source, _ in tiny.pairs(60, start=300)]
 NEW = ["a red kangaroo sees a house", "ein rot känguru sieht ein haus"] * 3
 
 
-@pytest.fixture(scope="module", params=["tied", "apart"])
+KINDS: dict[str, dict[str, Any]] = {
+    "tied": {"kind": "bpe"},
+    "apart": {"kind": "bpe"},
+    "without bytes": {"kind": "bpe", "byte_fallback": False},
+    "unigram": {"kind": "unigram", "byte_fallback": False},
+    "wordpiece": {"kind": "wordpiece"},
+    "words": {"kind": "words"},
+}
+
+
+@pytest.fixture(scope="module", params=KINDS)
 def folder(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     place = tmp_path_factory.mktemp("vocabulary")
     model: dict[str, Any] = {}
     if request.param == "apart":
         model = {"tied": False, "shared": False, "decoder": {"head_bias": True}}
-    plain = tiny.recipe(
-        place / "corpus", model=model, tokenizer={"kind": "bpe", "vocabulary": 500}, train={"steps": 300}
-    )
+    tokenizer = {**KINDS[request.param], "vocabulary": 500}
+    return fit(place, tiny.recipe(place / "corpus", model=model, tokenizer=tokenizer, train={"steps": 300}))
+
+
+def fit(place: Path, plain: dict[str, Any]) -> Path:
     run.fit(plain, out=place / "model", device="cpu", check=False, console=Console(file=io.StringIO()))
     return place / "model"
 
@@ -52,11 +64,24 @@ def test_a_model_with_more_pieces_translates_as_before(folder: Path, tmp_path: P
     assert found.pieces == (len(before.tokenizer), len(after.tokenizer))
     assert 0 < len(found.added) <= 20
     assert found.dropped == 0
-    assert found.tokens[1] < found.tokens[0]
+    assert (found.tokens[1], found.unknown[1]) < (found.tokens[0], found.unknown[0])
     old, new = ([each.tokenizer.encode_batch(TEXTS)] for each in (before, after))
     assert old == new  # old text, in old pieces
     assert written(before) == written(after)
     assert len(set(written(before))) > 10
+
+
+def test_what_was_unknown_is_not_written_for_the_unknown(tmp_path: Path) -> None:
+    """Half of the words that this model learned from were unknown: it would write that token often."""
+    tokenizer = {"kind": "words", "vocabulary": 18}
+    folder = fit(tmp_path, tiny.recipe(tmp_path / "corpus", tokenizer=tokenizer, train={"steps": 300}))
+    before = open_translator(folder, device="cpu")
+    change(folder, tmp_path / "more", ["kangaroo känguru"] * 3)
+    after = open_translator(tmp_path / "more", device="cpu")
+    source, target = ([each.encode_batch(TEXTS[:1])[0]] for each in (before.tokenizer, after.tokenizer))
+    likeliest = scores(before, before.model, source[0], target[0]).argmax(dim=1)
+    assert before.tokenizer.ids.unknown in likeliest.tolist(), "no case: the unknown is not likely"
+    assert written(after) == written(before)
 
 
 def test_a_model_without_unused_pieces_translates_as_before(folder: Path, tmp_path: Path) -> None:
@@ -88,7 +113,15 @@ def test_rows_are_means_of_rows_and_scores_of_scores(folder: Path) -> None:
     singles = [both.made_of[id][0] for id in source]
     ours = scores(translator, after, source, target)
     theirs = scores(translator, before, singles, singles)
-    expected = torch.stack([theirs[:, list(ids)].mean(dim=1) for ids in both.made_of], dim=1)
+    ids, special = (
+        tokenizer.vocabulary.values(),
+        {tokenizer.vocabulary[token] for token in tokenizer.specials},
+    )
+    unknown = translator.tokenizer.ids.unknown
+    strange = {id for id in ids if unknown in both.made_of[id]} - special
+    plain = [both.made_of[id][0] for id in {*ids} - special - strange if len(both.made_of[id]) == 1]
+    made_of = [plain if id in strange else ids for id, ids in enumerate(both.made_of)]
+    expected = torch.stack([theirs[:, list(ids)].mean(dim=1) for ids in made_of], dim=1)
     torch.testing.assert_close(ours, expected, rtol=0, atol=1e-12)
 
 

@@ -112,5 +112,5 @@ def test_a_broken_model_is_told():
 def test_without_the_library_the_extra_is_named(monkeypatch):
     tokenizer, _ = made()
     monkeypatch.setitem(sys.modules, "sentencepiece", None)
-    with pytest.raises(ImportError, match=r"pip install regard\[desk\]"):
+    with pytest.raises(ImportError, match=r"pip install 'regard\[desk\]'"):
         Tokenizer(json.dumps(dict(tokenizer.state)))

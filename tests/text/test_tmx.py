@@ -6,7 +6,7 @@ import io
 import pytest
 
 from regard.text import DataError, Origin, Skipped
-from regard.text.tmx import Unit, Variant, read_tmx, same_language, scan_tmx, write_tmx
+from regard.text.tmx import Unit, Variant, normal_date, read_tmx, same_language, scan_tmx, write_tmx
 
 HEAD = '<?xml version="1.0"?>\n<tmx version="1.4">\n<header srclang="en-US"/>\n<body>\n'
 TAIL = "</body></tmx>"
@@ -78,13 +78,74 @@ def test_broken_units_are_refused_or_skipped_with_their_lines(tmp_path):
     assert {reason: [place.line for place in places] for reason, places in skipped.first.items()} == {
         "an empty segment": [7],
         "a date that is not YYYYMMDDTHHMMSSZ": [9],
-        "a unit of fewer than two languages": [11],
         "a variant without xml:lang": [12],
         "a variant without a segment": [13],
         "<tu> of more than 1000 characters": [14],
     }
     with pytest.raises(DataError, match=r"a\.tmx:7: an empty segment; fix the file or pass on_error"):
         [*read_tmx(path, source="en", target="de")]
+
+
+def test_a_broken_variant_costs_its_own_language_alone(tmp_path):
+    french = '<tuv xml:lang="fr" changedate="x"><seg></seg></tuv><tuv><seg>?</seg></tuv></tu>'
+    path = tmx(tmp_path / "a.tmx", unit("good", "gut").replace("</tu>", french) + unit("one", "eins"))
+    assert [each.source for each in read_tmx(path, source="en", target="de")] == ["good", "one"]
+    with pytest.raises(DataError, match=r"a\.tmx:6: an empty segment"):
+        [*read_tmx(path, source="en", target="fr")]
+
+
+@pytest.mark.parametrize(
+    ("date", "expected"),
+    [
+        ("20240131T120000Z", "20240131T120000Z"),
+        ("2024-01-31", "20240131T000000Z"),
+        ("2024-01-31T12:00:00Z", "20240131T120000Z"),
+        ("2024-01-31 12:00:00+02:00", "20240131T100000Z"),
+        ("", ""),
+    ],
+)
+def test_dates_of_both_kinds_are_read_as_one(date, expected):
+    assert normal_date(date) == expected
+
+
+def test_dates_and_authors_are_those_of_each_variant(tmp_path):
+    body = (
+        '<tu changedate="20200101T000000Z" changeid="all"><tuv xml:lang="en" creationdate="2010-01-01">'
+        '<seg>a</seg></tuv><tuv xml:lang="de"><seg>b</seg></tuv>'
+        '<tuv xml:lang="fr" changedate="20240101T000000Z" changeid="Anna"><seg>c</seg></tuv></tu>'
+    )
+    (found,) = scan_tmx(tmx(tmp_path / "a.tmx", body))
+    assert [(each.date, each.author) for each in found.variants] == [
+        ("20100101T000000Z", "all"),
+        ("20200101T000000Z", "all"),
+        ("20240101T000000Z", "Anna"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("inside", "expected"),
+    [
+        ("first line<ph>&lt;br/></ph>second line", "first line second line"),
+        ("first line.<it>\\n</it><ph>&lt;br></ph>Second", "first line. Second"),
+        ('first<ph type="lb"/>second', "first second"),
+        ("first <ph>&lt;br/></ph>second<ph>&lt;br/></ph>", "first second"),
+        ("第一行<ph>&lt;br/></ph>第二行", "第一行第二行"),
+        ("un<bpt>&lt;b></bpt>seen<ept>&lt;/b></ept>", "unseen"),
+    ],
+)
+def test_a_dropped_code_that_ends_a_line_joins_no_words(tmp_path, inside, expected):
+    path = tmx(tmp_path / "a.tmx", unit(inside, "x"))
+    assert next(read_tmx(path, source="en", target="de")).source == expected
+
+
+@pytest.mark.parametrize("encoding", ["Shift_JIS", "GB2312"])
+def test_an_encoding_that_cannot_be_read_is_told(tmp_path, encoding):
+    text = f'<?xml version="1.0" encoding="{encoding}"?>' + HEAD.partition("?>")[2] + unit("一", "二") + TAIL
+    (tmp_path / "a.tmx").write_bytes(text.encode(encoding))
+    with pytest.raises(
+        DataError, match=r"a\.tmx: XML in an encoding that cannot be read.*convert it to UTF-8"
+    ):
+        [*read_tmx(tmp_path / "a.tmx", source="en", target="de")]
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,7 @@ CASES: dict[str, tuple[Change, str]] = {
     "huge split": (put("split", 10**9), "split=1000000000"),
     "best after the last": (put("best_step", 99), "best_step=99"),
     "finished as text": (put("finished", "no"), "finished='no'"),
+    "compiled as a number": (put("compiled", 1), "compiled=1"),
     "best as a list": (put("best", [1]), "best=[1]"),
     "best of text": (put("best", {"loss": "low"}), "best={'loss': 'low'}"),
     "waited as nothing": (put("waited", None), "waited=None"),

@@ -12,13 +12,13 @@ from safetensors.torch import load_file
 
 from regard.data.batches import prefetch
 from regard.settings.training import AverageConfig, OptimizerConfig, TrainConfig
-from regard.train import trainer
+from regard.train import checkpoint, trainer
 from regard.train.checkpoint import CheckpointError
 from regard.train.objectives import Sums
 from regard.train.optim import learning_rate
 from regard.train.report import read_log
 from regard.train.standing import Standing
-from regard.train.trainer import TOLERATED, TrainingError
+from regard.train.trainer import TOLERATED, UNCOMPILED, TrainingError
 from tests.train.toys import WORDS, Headed, Run, Toy, ToyBatch, loss_of, toy, uneven
 
 AVERAGES = [AverageConfig(decay=0.9), AverageConfig(kind="last", last=2), AverageConfig(kind="none")]
@@ -455,6 +455,46 @@ def test_the_pieces_are_remembered_by_a_resumed_run(tmp_path: Path) -> None:
     again.trainer.resume()
     again.trainer.run()
     assert max(sizes) <= 3
+
+
+def compiled_early(folder: Path) -> Run:
+    """By too little memory at step 3; its compiler computes something else, so that it is seen from when."""
+    model, calls, factor = toy(), [0], [1.0]
+
+    def loss(part: ToyBatch) -> Sums:
+        calls[0] += 1
+        if calls[0] == 6 and factor == [1.0]:
+            raise torch.OutOfMemoryError("injected")
+        sums = loss_of(model)(part)
+        return sums._replace(loss=sums.loss * factor[0])
+
+    run = Run(folder, model=model, loss=loss)
+    run.trainer._compile_after, run.trainer._compile = UNCOMPILED, lambda: factor.__setitem__(0, 1.01)
+    return run
+
+
+def test_a_run_that_was_compiled_early_is_so_when_resumed(tmp_path: Path) -> None:
+    compiled_early(tmp_path / "whole").trainer.run()
+    parted = compiled_early(tmp_path / "parted")
+    stopping(parted, 4)
+    parted.trainer.run()
+    again = compiled_early(tmp_path / "parted")
+    again.trainer.resume()
+    again.trainer.run()
+    assert_same_run(tmp_path / "whole", tmp_path / "parted")
+
+
+def test_a_checkpoint_that_does_not_say_whether_it_was_compiled_is_read(tmp_path: Path) -> None:
+    stopped = Run(tmp_path)
+    stopping(stopped, 4)
+    stopped.trainer.run()
+    path = tmp_path / "checkpoint.safetensors"
+    tensors, facts = checkpoint.read(path)
+    del facts["standing"]["compiled"]
+    checkpoint.write(path, tensors, facts)
+    again = Run(tmp_path)
+    again.trainer.resume()
+    assert (again.trainer.standing.step, again.trainer.standing.compiled) == (4, False)
 
 
 def test_where_no_piece_is_small_enough_the_error_says_what_to_lower(tmp_path: Path) -> None:

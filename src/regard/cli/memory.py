@@ -19,7 +19,10 @@ Target = Annotated[str | None, typer.Option("--target", help="The target languag
 @command("regard.memory.commands")
 def import_memory(
     file: Annotated[
-        Path, typer.Argument(help="TMX, TSV or CSV; with --glossary, also TBX. May be compressed.")
+        Path,
+        typer.Argument(
+            help="TMX, TSV, CSV, XLIFF or PO; with --glossary, TSV, CSV or TBX. May be compressed."
+        ),
     ],
     memory: Annotated[Path, typer.Argument(help="The memory; begun if it is not there.")],
     glossary: Annotated[bool, typer.Option("--glossary", help="The file has terms, not segments.")] = False,

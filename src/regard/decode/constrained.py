@@ -16,12 +16,12 @@ last word (`inner`): it would be another word. Scores are those of the model; no
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.decode.beam import Best, reach
-from regard.decode.config import Hypothesis, rank
 from regard.decode.rules import merge_ends_, top
 from regard.decode.stepper import Request, Search, real, to_host
 
@@ -84,6 +84,7 @@ class _Continuation:
 def search(request: Request) -> Search:
     config, sources = request.config, len(request.prefixes)
     logits = request.prefill()
+    _check_ids(request, logits.shape[1])
     rules, end = request.rules(), int(request.ends[0])
     inner = request.inner.to(request.device)
     best = Best(sources, config.n_best, config.length_penalty)
@@ -99,12 +100,15 @@ def search(request: Request) -> Search:
         for each in found:
             every[owners[each.row]].append(each)
         kept: list[_Continuation] = []
+        done: list[int] = []
+        leaving = np.zeros(sources, dtype=bool)
         reached = reach(request, length)
         for source, own in enumerate(every):
             own.sort(key=lambda each: (-each.score, each.row, each.token))
             whole = [each for each in own if each.progress.whole][: config.beam]  # others cannot end
             ended = [each for each in whole if each.token == end]
             best.add(source, [(each.score, real(history[each.row])) for each in ended], length)
+            done += [each.row for each in ended]
             over = request.maximums[source] <= length or source in request.gone
             over = over or (config.stop == "full" and best.finished[source] >= config.beam)
             worst = float(best.worst[source])
@@ -112,12 +116,13 @@ def search(request: Request) -> Search:
                 each for each in own if each.token != end and each.score / float(reached[source]) > worst
             ]
             chosen = [] if over else _share_out(alive, config.beam)
-            if not chosen and own:
-                rows = [i for i, owner in enumerate(owners) if owner == source]
-                _cut_off(best.kept[source], [(scores[i], history[i]) for i in rows], length, request)
-                if request.told is not None:
-                    request.told(source, best.kept[source])
+            leaving[source] = not chosen
             kept += chosen
+        rows = np.array(owners), np.array(scores)
+        best.cut_off(*rows, leaving, np.array(done, dtype=np.int64), history.numpy(), length)
+        if request.told is not None:
+            for source in sorted({owner for owner in owners if leaving[owner]}):
+                request.told(source, best.kept[source])
         if not kept:
             return best.kept
         owners = [owners[each.row] for each in kept]
@@ -128,6 +133,14 @@ def search(request: Request) -> Search:
         request.state.select(rows_)
         logits = yield tokens
         length += 1
+
+
+def _check_ids(request: Request, vocabulary: int) -> None:
+    given = [id for own in request.phrases for phrase in own for id in phrase]
+    for name, ids in (("phrases", given), ("inner", request.inner.tolist())):
+        if ids and not 0 <= min(ids) <= max(ids) < vocabulary:
+            wrong = min(ids) if min(ids) < 0 else max(ids)
+            raise ValueError(f"{name} has {wrong}: the ids of this model are 0 to {vocabulary - 1}")
 
 
 def _forbid_(
@@ -181,12 +194,3 @@ def _share_out(alive: Sequence[_Continuation], beam: int) -> list[_Continuation]
                 chosen.append(columns[column][place])
         place += 1
     return sorted(chosen, key=lambda each: (-each.score, each.row, each.token))
-
-
-def _cut_off(
-    kept: list[Hypothesis], rows: Sequence[tuple[float, Tensor]], length: int, request: Request
-) -> None:
-    """What was not finished makes up the number, as in any beam."""
-    for score, history in rows[: max(request.config.n_best - len(kept), 0)]:
-        ranking = rank(score, length, request.config.length_penalty)
-        kept.append(Hypothesis(real(history), score, ranking, finished=False))

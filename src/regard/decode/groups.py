@@ -81,6 +81,8 @@ class BeamGroups:
 
     def start_from(self, memory: Memory) -> "BeamGroupState":
         """The same from what the encoder has made of the sources."""
+        if self._passes is not None:  # a norm's weights may be others by now
+            self._passes = DecoderPasses.of(self._stack)
         attentions = [cast(CrossAttention, layer.cross_attention) for layer in self._stack.each]
         across = [attention.keys_values(memory.states) for attention in attentions]
         own = [layer.attention for layer in self._stack.each]

@@ -220,7 +220,7 @@ def open_deployed(folder: Path, *, device: str = "auto", precision: Precision | 
             shape = Seq2Seq(facts.model)  # no weights: the engine has them
         own = CTranslate2Engine(engine, facts, tokenizer, device=place)
         about: Any = {"longest": facts.longest, "languages": facts.languages, "decoding": facts.decode}
-        others = ("several_sentences", "marks", "source_language", "fuzzy", "inline")
+        others = ("several_sentences", "marks", "source_language", "fuzzy", "inline", "calibration")
         about |= {name: getattr(facts, name) for name in others}
         return Translator(shape, tokenizer, engine=own, **about)
     except (RuntimeError, ValueError) as error:

@@ -20,8 +20,6 @@ from regard.hub import (
     read_translator,
     write_folder,
 )
-from regard.hub.files import read_tensors
-from regard.hub.pickles import read_pickled
 from regard.hub.sentences import MODULES
 from regard.tasks.base.encoders import open_encoder, save_checkpoint
 from regard.tasks.base.folder import FolderError, read_json
@@ -41,19 +39,18 @@ def import_model(folder: Path, out: Path, *, pickle: bool = False, console: Cons
     _refuse_full(out)
     if not folder.is_dir() or not is_foreign(folder):
         raise FolderError(f"{folder}: no Hugging Face folder, it has no config.json with a model_type")
-    read = read_pickled if pickle else read_tensors
     fresh: tuple[str, ...] = ()
     mute = False
     if is_decoder(folder):
-        language = read_decoder(folder, read)
+        language = read_decoder(folder, pickle=pickle)
         save_language(language, out)
         weights, mute = language.weights, language.tokenizer is None
     elif is_translator(folder):
-        translator = read_translator(folder, read)
+        translator = read_translator(folder, pickle=pickle)
         save_translator(translator, out)
         weights = translator.weights
     else:
-        checkpoint = read_folder(folder, read)
+        checkpoint = read_folder(folder, pickle=pickle)
         save_checkpoint(checkpoint, out, task_of_head(checkpoint.config.head.kind).name)
         weights, fresh = checkpoint.weights, tuple(checkpoint.fresh)
     count = sum(tensor.numel() for tensor in weights.values())

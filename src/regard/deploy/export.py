@@ -128,6 +128,7 @@ def write_engine(translator: Translator, folder: Path, precision: Precision) -> 
         source_language=translator.source_language,
         fuzzy=translator.fuzzy,
         inline=translator.inline,
+        calibration=translator.calibration,
         decode=replace(decoding, stop="full"),  # the only way it has
         positions=rows,
     )

@@ -22,6 +22,7 @@ from regard.disk import DiskFullError, full_disk
 from regard.hub.translators import Marks
 from regard.settings.models import Seq2SeqConfig
 from regard.tasks.base.folder import EXPORTED, FolderError, read_json, write_json
+from regard.tasks.translation.confidence import Calibration
 from regard.tasks.translation.fuzzy import Fuzzy
 from regard.tasks.translation.inline import Inline
 
@@ -56,6 +57,7 @@ class Facts:
     fuzzy: Fuzzy | None = None
     """How it was given near matches while it was trained, if it was,"""
     inline: Inline | None = None
+    calibration: Calibration | None = None
     """and how terms."""
     positions: int
     """Rows of the table of positions, where there is one and it was not learned."""

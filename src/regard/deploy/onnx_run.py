@@ -159,6 +159,7 @@ def onnx_translator(ours: Translator, folder: Path) -> Translator:
         several_sentences=ours.several_sentences,
         fuzzy=ours.fuzzy,
         inline=ours.inline,
+        calibration=ours.calibration,
         decoding=DecodeConfig(method="greedy", maximum=ours.decoding.maximum),
         engine=OnnxEngine(ours, folder),
     )

@@ -16,6 +16,8 @@ from regard.documents.xml import CDATA, Node, Tree, read_xml
 
 _OWN = rf"{PAIR}|\\u[0-9a-fA-F]{{4}}|\\.|\s*[\r\n]\s*"
 _QUOTED = re.compile(r'\s*"(?:[^"\\]|\\.)*"\s*', re.DOTALL)
+_REFERENCE = re.compile(r"[@?][\w:.+]+/[\w.]+|@(?:null|empty)")
+"""To another resource, or to an attribute of a theme."""
 _ENTITY = r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|amp|lt|gt|quot|apos);"
 
 
@@ -30,6 +32,12 @@ def _read(escape: str) -> str:
 def _write(text: str) -> str:
     written = {"\n": "\\n", "\t": "\\t", "\r": ""}
     return re.sub(r"[\\'\"\n\t\r]", lambda found: written.get(found[0], "\\" + found[0]), text)
+
+
+def _finish(text: str) -> str:
+    """At the start, @ and ? would make a reference of it."""
+    text = text.strip()
+    return f"\\{text}" if text.startswith(("@", "?")) else text
 
 
 def _write_xml(text: str) -> str:
@@ -85,13 +93,16 @@ def _sites(tree: Tree, key: str, node: Node) -> Iterator[Site]:
             raw = tree.source.text[first:last]
             if _QUOTED.fullmatch(raw):
                 first, last = first + raw.index('"') + 1, first + raw.rindex('"')
-            if not raw.strip():
+            if not raw.strip() or _REFERENCE.fullmatch(raw.strip()):
                 continue
             count += 1
             named = key if count == 1 else f"{key}|{count}"
             value = Value.read(tree.source, [(first, last)], escapes)
             is_html = escapes is _IN_CDATA or "&lt;" in raw
-            yield from value_sites(value, escapes, named, html=is_html, entities=escapes is _IN_TEXT)
+            for site in value_sites(value, escapes, named, html=is_html, entities=escapes is _IN_TEXT):
+                if not tree.source.text[first : site.start].strip():
+                    site.finish = _finish
+                yield site
 
 
 FORMAT = AndroidFormat()

@@ -42,6 +42,8 @@ class Segment:
     """What the file says of its translation, in words of its own."""
     longest: int | None = None
     """Characters that its translation may have, where the file says so."""
+    forms: tuple[str, ...] = ()
+    """Of the plural of a text: all translations that the file has, by the forms of its language."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,6 +61,9 @@ class Result:
     """What the file is to say of it; unless given, a model's is a draft, and so is what has flags."""
     mark: str | None = None
     """The same in the file's own words, where it is taken over from another of the same format."""
+    forms: tuple[str, ...] = ()
+    """Of a plural that is taken over: its translation in each form of the language; `text` where one is
+    empty."""
 
     @property
     def draft(self) -> bool:
@@ -68,12 +73,12 @@ class Result:
 
 def as_it_is(segment: Segment, result: Result) -> bool:
     """Whether the file says just this already."""
-    same = result.text == segment.target and segment.state != "new"
-    return same and result.draft == (segment.state == "draft")
+    same = result.text == segment.target and result.forms in ((), segment.forms)
+    return same and segment.state != "new" and result.draft == (segment.state == "draft")
 
 
 class Opened(Protocol):
-    """A file that has been read."""
+    """A file that has been read. It may have `notes`, once it is written: lines to be said of that."""
 
     segments: Sequence[Segment]
     source_language: str | None
@@ -94,6 +99,5 @@ class Format(Protocol):
 
     def open(self, raw: bytes, file: str, settings: Mapping[str, object]) -> Opened:
         """Raises `DataError` with file and line for what is not valid. `settings` are of this format only.
-        Of those that are said for all, target_language and numbers, it is given what its attribute `settings`
-        lists, if it has one."""
+        It is given the target_language, which is said for all, if its attribute `settings` lists it."""
         ...

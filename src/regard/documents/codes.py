@@ -3,6 +3,7 @@
     <bpt id="1">{\\b </bpt>old<ept id="1">}</ept>      a pair around words: goes where they go
     <ph id="2">%s</ph>                                stands for a word: the model reads [X1X]
     <it pos="close" id="3">}</it>                     has its place only
+    <x id="START_LINK"/>old<x id="CLOSE_LINK"/>       a pair too, as Angular writes it
 
 Two that cross others (the one begins within the other and ends behind it) do not enclose; what crosses so, or
 what may not be reordered, stays in its order.
@@ -13,7 +14,7 @@ import re
 from dataclasses import dataclass, replace
 
 from regard.text.markup import Block, read_block
-from regard.text.scanning import Syntax, Token
+from regard.text.scanning import VOID, Syntax, Token
 
 PAIRS = {"bpt": "ept", "bx": "ex", "sc": "ec", "sm": "em"}
 """What begins, and what ends it."""
@@ -22,14 +23,19 @@ WHOLE = frozenset(("bpt", "ept", "it", "ph", "ut", "x", "bx", "ex", "sc", "ec", 
 STANDS = frozenset(("ph", "x", "ut"))
 _ENDS = {end: begin for begin, end in PAIRS.items()}
 _KEYS = ("rid", "startRef", "i", "id")
+_HALF = re.compile(r"(START|CLOSE)_([A-Z][A-Z0-9_]*?)(?:_\d+)?")
+"""The name of a placeholder that begins or ends something; of several that begin alike, with a number."""
+_TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)[^<>]*(?<!/)>")
+"""What it stands for."""
+_START = re.compile(r"""<(?:[^<>"']++|"[^"]*+"|'[^']*+')*+>""")
 _NO_ORDER = re.compile(r"""\scanReorder\s*=\s*["'](?:no|firstNo)["']""")
 _CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 
 
-def inline_block(raw: str, prefix: str = "", *, numbers: bool = False) -> Block:
+def inline_block(raw: str, prefix: str = "") -> Block:
     """What is between the tags of a source, as one block."""
     names = frozenset(prefix + name for name in WHOLE)
-    syntax = Syntax(kind="xml", outline=False, breaks=True, opaque=names, numbers=numbers)
+    syntax = Syntax(kind="xml", outline=False, breaks=True, opaque=names)
     codes = _Codes(len(prefix))
     block = read_block(
         _CDATA.sub(lambda found: html.escape(found[1], quote=False), raw), syntax, codes.adjust
@@ -68,18 +74,19 @@ class _Codes:
         partner: dict[int, int] = {}
         stack: list[tuple[str, str, int]] = []
         begun: set[tuple[str, str]] = set()
+        halves: list[int] = []
         for i, token in enumerate(tokens):
-            name = token.name[self.prefix :]
+            side, wanted = self._half(token)
+            halves += [i] * (wanted[0] == "x")
             if token.kind == "open":
                 stack.append(("", "", i))
             elif token.kind == "close":
                 while stack and stack.pop()[2] != token.pair:
                     pass
-            elif token.kind == "mark" and name in PAIRS:
-                stack.append((name, _key(token.raw), i))
-                begun.add((name, _key(token.raw)))
-            elif token.kind == "mark" and name in _ENDS:
-                wanted = _ENDS[name], _key(token.raw)
+            elif side == "begin":
+                stack.append((*wanted, i))
+                begun.add(wanted)
+            elif side == "end":
                 at = len(stack)
                 while at > 0 and stack[at - 1][0] and stack[at - 1][:2] != wanted:
                     at -= 1
@@ -89,7 +96,22 @@ class _Codes:
                     del stack[at - 1 :]
                 elif wanted in begun:
                     self.ordered = True
+        self.ordered |= any(i not in partner for i in halves)
         return partner
+
+    def _half(self, token: Token) -> tuple[str, tuple[str, str]]:
+        """Whether a code begins or ends something, and what that is called."""
+        name = token.name[self.prefix :] if token.kind == "mark" else ""
+        if name in PAIRS:
+            return "begin", (name, _key(token.raw))
+        if name in _ENDS:
+            return "end", (_ENDS[name], _key(token.raw))
+        if name == "x" and (half := _HALF.fullmatch(_attribute(token.raw, "id"))) is not None:
+            return "begin" if half[1] == "START" else "end", (name, half[2])
+        meant = html.unescape(_attribute(token.raw, "equiv-text")) if name == "x" else ""
+        if (tag := _TAG.fullmatch(meant)) is not None and tag[2].lower() not in VOID:
+            return "end" if tag[1] else "begin", (name, tag[2].lower())
+        return "", ("", "")
 
 
 def _key(raw: str) -> str:
@@ -97,6 +119,6 @@ def _key(raw: str) -> str:
 
 
 def _attribute(raw: str, name: str) -> str:
-    tag = raw[: raw.find(">")]
-    found = re.search(rf"""\s{name}\s*=\s*["']([^"']*)["']""", tag)
-    return "" if found is None else found[1]
+    tag = _START.match(raw)
+    found = re.search(rf"""\s{name}\s*=\s*("[^"]*"|'[^']*')""", "" if tag is None else tag[0])
+    return "" if found is None else found[1][1:-1]

@@ -4,12 +4,12 @@ shares [0.5, 1]      Ich wollte nach Hause gehen, | weil es schon spät war.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from regard.text.units import Span, units
+
 TAG = re.compile(r"<(/?)([A-Za-z][\w.-]*)[^<>]*>|<[\d:.]+>|\{\\[^{}]*\}")
-_IDEOGRAPH = r"[\u3040-\u30ff\u3400-\u9fff\uff00-\uffef]"
-_GAP = re.compile(rf"\s+|(?<={_IDEOGRAPH})(?={_IDEOGRAPH})(?<![（「『《])(?![、。，！？）」』》ー])")  # noqa: RUF001
 _CLAUSE = re.compile(r"[,;:.!?…、。，；：！？][\"'”’»)\]]*$")  # noqa: RUF001
 CLAUSE_WORTH = 0.12
 """Of the whole length: so far may a cut move to get behind a comma."""
@@ -59,11 +59,11 @@ def _gaps(text: str) -> list[_Gap]:
     stack: list[tuple[str, str]] = []
     seen = done = 0
     for end, tag in [*((each.start(), each) for each in tags), (len(text), None)]:
-        for gap in _GAP.finditer(text, done, end):
-            before = seen + gap.start() - done
-            if before > 0 and text[gap.end() :].strip():
-                clause = _CLAUSE.search(visible(text[max(gap.start() - 30, 0) : gap.start()])) is not None
-                found.append(_Gap(gap.start(), gap.end(), before, tuple(stack), clause))
+        for first, last in _between(text, done, end):
+            before = seen + first - done
+            if before > 0 and text[last:].strip():
+                clause = _CLAUSE.search(visible(text[max(first - 30, 0) : first])) is not None
+                found.append(_Gap(first, last, before, tuple(stack), clause))
         seen += end - done
         if tag is None:
             break
@@ -75,6 +75,17 @@ def _gaps(text: str) -> list[_Gap]:
         elif name and f"</{name}" in text[done:]:
             stack.append((tag[0], name))
     return found
+
+
+def _between(text: str, start: int, end: int) -> Iterator[Span]:
+    """Where white space is, or a character of a script without spaces ends."""
+    last: int | None = None
+    for unit in units(text, (start, end)):
+        if last is not None or start < unit[0]:
+            yield start if last is None else last, unit[0]
+        last = unit[1]
+    if (last or start) < end:
+        yield last or start, end
 
 
 def _choose(

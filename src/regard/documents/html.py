@@ -3,8 +3,8 @@ is marked as not to be translated stay as they are to the byte.
 
     <p>The <b>old</b> <img alt="Station"> closes.      two segments: the paragraph, and `Station`
 
-A page in an encoding that lacks a character gets it as an entity. `lang` of <html> becomes the language that
-is translated into, where one is given.
+A page in an encoding that lacks a character gets it as an entity. `lang` and `xml:lang` of <html> become the
+language that is translated into, where one is given.
 """
 
 import codecs
@@ -15,8 +15,8 @@ from functools import partial
 from html import unescape
 
 from regard.config import ConfigError, from_dict
-from regard.documents.base import Result, Segment
-from regard.documents.splicing import Hole, Site, Sites, Source, Spliced, numbered
+from regard.documents.base import Segment
+from regard.documents.splicing import Hole, Site, Source, Spliced, numbered
 from regard.text.charsets import check_encoding
 from regard.text.markup import Notation, block, parse
 from regard.text.scanning import Syntax, Token, scan
@@ -33,7 +33,8 @@ _CHARSET = re.compile(
 _ATTRIBUTE = re.compile(r"""\s([A-Za-z][\w:-]*)\s*=\s*("[^"]*"|'[^']*'|[^\s"'=<>`/]+)""")
 _ONE_TAG = re.compile(r"""<[A-Za-z](?:[^<>"']++|"[^"]*+"|'[^']*+')*+>""")
 _EMPTY = re.compile(rf"({_ONE_TAG.pattern})</[A-Za-z][\w:-]*\s*>")
-_LANG = re.compile(r"<html\b[^>]*?\slang\s*=\s*([\"']?)([\w-]+)", re.IGNORECASE)
+_HTML = re.compile(r"""<html\b(?:[^<>"']++|"[^"]*+"|'[^']*+')*+>""", re.IGNORECASE)
+_LANG = re.compile(r"""\s(?:xml:)?lang\s*=\s*["']?([\w-]+)""", re.IGNORECASE)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 
@@ -51,34 +52,17 @@ class HtmlSettings:
                 raise ConfigError(f"attributes: {each!r} is none of {', '.join(TRANSLATED)}")
 
 
-class OpenedHtml(Spliced):
-    def __init__(self, source: Source, sites: Sites) -> None:
-        super().__init__(source, sites, missing="entities")
-        found = _language(source.text)
-        self.source_language = None if found is None else found[2]
-
-    def write(self, results: Sequence[Result | None], target_language: str | None = None) -> bytes:
-        out = super().write(results)
-        if target_language is None or self.source_language is None:
-            return out
-        text = out.decode(self._source.encoding)
-        found = _language(text)
-        if found is not None:
-            text = text[: found.start(2)] + target_language + text[found.end(2) :]
-        return self._source.encode(text, "entities")
-
-
 class HtmlFormat:
     name = "html"
     endings = (".html", ".htm", ".xhtml")
     settings = tuple(each.name for each in fields(HtmlSettings))
 
-    def open(self, raw: bytes, file: str, settings: Mapping[str, object]) -> OpenedHtml:
+    def open(self, raw: bytes, file: str, settings: Mapping[str, object]) -> Spliced:
         own = from_dict(HtmlSettings, settings)
         source = Source.read(raw, file, _declared(raw) or own.encoding)
         sites = html_sites(source, 0, len(source.text), own.attributes)
         numbered(sites)
-        return OpenedHtml(source, sites)
+        return Spliced(source, sites, missing="entities", languages=_languages(source.text))
 
 
 def html_sites(source: Source, start: int, end: int, attributes: Sequence[str]) -> list[Site | Hole]:
@@ -88,13 +72,13 @@ def html_sites(source: Source, start: int, end: int, attributes: Sequence[str]) 
     for part in parse(source.text[start:end], SYNTAX).parts:
         if isinstance(part, str):
             for token, place in _tags(part, at):
-                sites += _attributes(source, place, token, attributes)
+                sites += attribute_sites(source, place, token, attributes)
             at += len(part)
             continue
         segment = Segment(key="", line=source.line(at + len(part.before)), block=part, source=part.raw)
         site = Site(at, at + len(part.raw), segment)
         for token, place in _tags(part.raw, at):
-            if inner := [*_attributes(source, place, token, attributes)]:
+            if inner := [*attribute_sites(source, place, token, attributes)]:
                 site.holes.append(Hole(place, place + len(token), inner))
         sites.append(site)
         at += len(part.raw)
@@ -110,7 +94,7 @@ def _tags(raw: str, at: int) -> Iterator[tuple[str, int]]:
         at += len(token.raw)
 
 
-def _attributes(source: Source, at: int, tag: str, attributes: Sequence[str]) -> Iterator[Site | Hole]:
+def attribute_sites(source: Source, at: int, tag: str, attributes: Sequence[str]) -> Iterator[Site | Hole]:
     """Those of a tag that are translated. What is more than one tag is not translated, whatever is in it."""
     if not attributes or _ONE_TAG.fullmatch(tag) is None:
         return
@@ -152,10 +136,11 @@ _UNQUOTED = Notation(unescape, _write)
 _ATTRIBUTES = {'"': _UNQUOTED, "'": Notation(unescape, partial(_write, quote="'"))}
 
 
-def _language(text: str) -> re.Match[str] | None:
+def _languages(text: str) -> list[tuple[int, int]]:
     """Where the page says its language; not in a comment."""
     head = _COMMENT.sub(lambda found: " " * len(found[0]), text[: _HEAD * 4])
-    return _LANG.search(head)
+    tag = _HTML.search(head)
+    return [] if tag is None else [found.span(1) for found in _LANG.finditer(head, *tag.span())]
 
 
 def _declared(raw: bytes) -> str | None:

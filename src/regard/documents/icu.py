@@ -29,6 +29,8 @@ class Message:
     start: int
     end: int
     arguments: list[Argument]
+    plural: bool = False
+    """A # in it stands for the number."""
 
 
 class _NotOneError(ValueError):
@@ -55,7 +57,7 @@ class _Reader:
         start, found = at, list[Argument]()
         while at < len(self._text) and self._text[at] != "}":
             if self._text[at] == "'" and self._quotes:
-                at = self._quoted(at)
+                at = self._quoted(at, "{}#" if plural else "{}")
             elif self._text[at] == "{":
                 found.append(self._argument(at, depth, plural))
                 at = found[-1].end
@@ -63,11 +65,11 @@ class _Reader:
                 if self._text[at] == "#" and plural:
                     found.append(Argument(at, at + 1))
                 at += 1
-        return Message(start, at, found)
+        return Message(start, at, found, plural)
 
-    def _quoted(self, at: int) -> int:
+    def _quoted(self, at: int, signs: str) -> int:
         following = self._text[at + 1 : at + 2]
-        if following not in ("{", "}"):
+        if not following or following not in signs:
             return at + (2 if following == "'" else 1)
         end = self._text.find("'", at + 1)
         return len(self._text) if end < 0 else end + 1

@@ -33,6 +33,10 @@ class Parser:
         for rule in self._parser.inline.ruler.__rules__:
             rule.fn = _watched(rule.name, rule.fn)
         self._parser.inline.ruler.__cache__ = None
+        for block in self._parser.block.ruler.__rules__:
+            if block.name == "reference":
+                block.fn = _no_footnote(block.fn)
+        self._parser.block.ruler.__cache__ = None
 
     def parse(self, text: str) -> list[Any]:
         tokens = self._parser.parse(text)
@@ -41,6 +45,16 @@ class Parser:
                 found = [*_inlines(token.children or [])]
                 token.meta["inlines"] = sorted(found, key=lambda each: (each.start, -each.end))
         return tokens
+
+
+def _no_footnote(rule: Callable[..., bool]) -> Callable[..., bool]:
+    """A footnote of one word would be the definition of a link."""
+
+    def refers(state: Any, first: int, last: int, silent: bool) -> bool:
+        begins = state.bMarks[first] + state.tShift[first]
+        return not state.src.startswith("[^", begins) and rule(state, first, last, silent)
+
+    return refers
 
 
 def _watched(name: str, rule: Callable[..., bool]) -> Callable[..., bool]:

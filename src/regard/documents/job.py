@@ -104,6 +104,14 @@ class Job:
         self._texts, self.found = [(text, None)], []
         return True
 
+    def take_from(self, other: "Job") -> None:
+        """What another has taken, of the same text in another notation."""
+        if other.bare:
+            self.look(bare=True)
+        self._texts, self.found = other._texts, other.found
+        for own, given in zip(self.inside, other.inside, strict=True):
+            own.take_from(given)
+
     def outputs(self) -> list[str]:
         """As its file writes it."""
         inner = [each.outputs() for each in self.inside]

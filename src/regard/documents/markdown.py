@@ -19,7 +19,8 @@ from typing import Any, Literal
 
 from regard.config import from_dict
 from regard.documents.base import Segment
-from regard.documents.html import html_sites
+from regard.documents.dialects import MARKS, of_dialect, overlaps
+from regard.documents.html import attribute_sites, html_sites
 from regard.documents.inlines import Inline, Parser
 from regard.documents.splicing import Hole, Site, Source, Spliced, numbered
 from regard.documents.yaml import yaml_sites
@@ -33,10 +34,6 @@ _FRONT = re.compile(
     re.DOTALL,
 )
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|(\w+));")
-_MARKS = re.compile(
-    r"\[\^[^\]\s]+\]:?|\{%.*?%\}|\{[#.:][^{}\n]*\}|^\[[ xX]\](?=\s)|\[\[[^\]\n]*\]\]", re.DOTALL
-)
-"""Of dialects: footnotes, template tags, attributes, boxes to tick, links of wikis."""
 _SPECIAL = re.compile(
     r"`|(?<!\s)\*|\*(?!\s)|<(?=[A-Za-z/!?])|(?<![^\W_])_(?!\s)|(?<!\s)_(?![^\W_])|~(?=~)|(?<=~)~"
 )
@@ -88,10 +85,10 @@ class _Document:
         before: Any = None
         for token in Parser().parse(self._text):
             if token.type == "inline":
-                kind: Literal["cell", "text"] = "cell" if before.type in ("th_open", "td_open") else "text"
-                found = self._cell(token) if kind == "cell" else self._places(token)
+                cell = before.type in ("th_open", "td_open")
+                found = self._cell(token) if cell else self._places(token)
                 if found is not None:
-                    yield from self._inline(token, found, kind)
+                    yield from self._inline(token, found, cell, before.type == "paragraph_open")
             elif token.type == "html_block" and token.level == 0:
                 start, end = (self._line(each) for each in token.map)
                 yield from html_sites(self._source, start, end, self._settings.attributes)
@@ -133,41 +130,53 @@ class _Document:
             at += 2 if char == "|" and self._text[at] == "\\" else 1
         return [*places, at]
 
-    def _inline(self, token: Any, places: Sequence[int], kind: str) -> Iterator[Site | Hole]:
+    def _inline(
+        self, token: Any, places: Sequence[int], cell: bool, paragraph: bool
+    ) -> Iterator[Site | Hole]:
         content = token.content
-        first = True
-        for start, end, tokens, images in _groups(content, token.meta["inlines"]):
+        for start, end, tokens, inlines in _groups(content, token.meta["inlines"], paragraph):
             found = block(tokens, SYNTAX, _NOTATION)
+            begins = not cell and not content[content.rfind("\n", 0, start) + 1 : start].strip()
+            finish = partial(_finish, cell=cell, begins=begins)
+            holes = [hole for each in inlines for hole in self._hole(content, each, places)]
             if found is None:
-                for image in images:
-                    yield from _alt(self._source, image, places)
+                for hole in holes:
+                    hole.finish = finish
+                yield from holes
                 continue
             line = self._source.line(places[start])
-            begins = kind == "text" and (first or content[start - 1] == "\n")
-            finish = partial(_finish, empty=_empty(tokens), cell=kind == "cell", begins=begins)
             segment = Segment(key="", line=line, block=found, source=found.raw)
-            site = Site(places[start], places[end], segment, finish=finish)
-            for image in images:
-                own = self._text[places[image.start] : places[image.end]]
-                if own == content[image.start : image.end]:
-                    site.holes += _alt(self._source, image, places)
-            yield site
-            first = False
+            yield Site(places[start], places[end], segment, holes, finish)
+
+    def _hole(self, content: str, inline: Inline, places: Sequence[int]) -> Iterator[Hole]:
+        """What is translated by itself: what an image says, and attributes of a tag."""
+        start, end = places[inline.start], places[inline.end]
+        own = self._text[start:end]
+        if own != content[inline.start : inline.end] or "\n" in own or "\r" in own:
+            return
+        if inline.kind == "image":
+            sites = _alt(self._source, inline, places)
+        else:
+            sites = [*attribute_sites(self._source, start, own, self._settings.attributes)]
+        if sites:
+            yield Hole(start, end, sites)
 
 
-def _alt(source: Source, image: Inline, places: Sequence[int]) -> list[Hole]:
+def _alt(source: Source, image: Inline, places: Sequence[int]) -> list[Site | Hole]:
     start, end = places[image.inner[0]], places[image.inner[1]]
     raw = source.text[start:end]
     found = block([Token("text", raw)], SYNTAX, _NOTATION)
-    if found is None or image.shortcut or "\n" in raw or "\r" in raw:
+    if found is None or image.shortcut:
         return []
     segment = Segment(key="", line=source.line(start), block=found, source=raw, context="@alt")
-    return [Hole(places[image.start], places[image.end], [Site(start, end, segment)])]
+    return [Site(start, end, segment)]
 
 
-def _groups(content: str, inlines: Sequence[Inline]) -> Iterator[tuple[int, int, list[Token], list[Inline]]]:
-    """Tokens between hard line breaks, without white space at the ends, and the images in them."""
-    events = sorted(_events(content, inlines), key=lambda each: (each[0], each[1]))
+def _groups(
+    content: str, inlines: Sequence[Inline], paragraph: bool
+) -> Iterator[tuple[int, int, list[Token], list[Inline]]]:
+    """Tokens between hard line breaks, without white space at the ends, and images and tags in them."""
+    events = sorted(_events(content, inlines, paragraph), key=lambda each: (each[0], each[1]))
     groups: list[list[tuple[int, int, Token, Inline | None]]] = [[]]
     depth = done = 0
     for start, end, token, inline in events:
@@ -186,8 +195,8 @@ def _groups(content: str, inlines: Sequence[Inline]) -> Iterator[tuple[int, int,
     for group in groups:
         own = _stripped(group)
         if own:
-            images = [each for *_, each in own if each is not None and each.kind == "image"]
-            yield own[0][0], own[-1][1], [token for _, _, token, _ in own], images
+            inlines = [each for *_, each in own if each is not None]
+            yield own[0][0], own[-1][1], [token for _, _, token, _ in own], inlines
 
 
 _Event = tuple[int, int, Token, Inline | None]
@@ -208,11 +217,16 @@ def _stripped(group: Sequence[_Event]) -> list[_Event]:
     return own
 
 
-def _events(content: str, inlines: Sequence[Inline]) -> Iterator[_Event]:
+def _events(content: str, inlines: Sequence[Inline], paragraph: bool) -> Iterator[_Event]:
     """Tags and marks; what is within a mark comes with it."""
-    inlines = _collapsed(content, inlines)
+    dialect = [*of_dialect(content, inlines, paragraph)]
+    for start, end, parts in dialect:
+        yield start, end, Token("mark", content[start:end], parts=parts, stands=not parts), None
+    spans = [(start, end) for start, end, _ in dialect]
+    left = [each for each in inlines if not overlaps(spans, each.start, each.end, wholly=True)]
+    inlines = _collapsed(content, left)
     tags = _html_pairs(content, inlines)
-    covered: list[tuple[int, int]] = []
+    covered = [*spans]
     for each in inlines:
         inner = each.inner if each.kind == "pair" else (each.end, each.end)
         covered += ((each.start, inner[0]), (inner[1], each.end))
@@ -228,15 +242,16 @@ def _events(content: str, inlines: Sequence[Inline]) -> Iterator[_Event]:
             case "break":
                 yield each.start, each.end, Token("mark", "\\\n", parts=True), None
             case "html" if (each.start, each.end) in tags:
-                yield each.start, each.end, Token(tags[each.start, each.end], raw), None
+                yield each.start, each.end, Token(tags[each.start, each.end], raw), each
             case "html" if raw[:3].lower() == "<br":
                 yield each.start, each.end, Token("mark", raw, parts=True), None
             case "opaque" | "code":
                 yield each.start, each.end, Token("mark", re.sub(r"\n[ \t]*", " ", raw), stands=True), None
             case _:
                 yield each.start, each.end, Token("mark", re.sub(r"\n[ \t]*", " ", raw)), each
-    for found in _MARKS.finditer(content):
-        if not any(start < found.end() and found.start() < end for start, end in covered):
+    covered.sort()
+    for found in MARKS.finditer(content):
+        if not overlaps(covered, *found.span()):
             yield *found.span(), Token("mark", found[0], stands=not found[0].startswith("[")), None
 
 
@@ -300,9 +315,10 @@ def _read(text: str) -> str:
 
 
 def _write(text: str) -> str:
-    text = re.sub(r"\\(?=[!-/:-@\[-`{-~])", r"\\\\", text)
+    text = re.sub(r"\\(?=[!-/:-@\[-`{-~]|\Z)", r"\\\\", text)
     text = _SPECIAL.sub(r"\\\g<0>", _ENTITY.sub(_amp, text))
-    return re.sub(r"\[|\](?=[\[(:])", r"\\\g<0>", text) if re.search(r"\][\[(:]", text) else text
+    links = re.search(r"\][\[(:]", text) or re.search(r"[\[\]]", re.sub(r"\[[^\[\]]*\]", "", text))
+    return re.sub(r"[\[\]]", r"\\\g<0>", text) if links else text
 
 
 def _amp(found: re.Match[str]) -> str:
@@ -315,27 +331,10 @@ def _at_start(text: str) -> str:
     return f"\\{text}" if _LEADING.match(text) else text
 
 
-def _empty(tokens: Sequence[Token]) -> re.Pattern[str] | None:
-    """What emphasis becomes that got no words, as far as it cannot be other emphasis; or a mark or a link,
-    which stay."""
-    own = {each.raw for each in tokens if each.kind == "open" and each.raw in ("*", "_", "**", "__", "~~")}
-    empty = [
-        rf"(?<![\\{each[0]}]){re.escape(2 * each)}(?!{re.escape(each[0])})"
-        for each in own
-        if 2 * each not in own
-    ]
-    if not empty:
-        return None
-    kept = {each.raw for each in tokens if each.kind != "text" and each.raw not in own}
-    stays = [re.escape(each) for each in sorted(kept, key=len, reverse=True)]
-    return re.compile(f"({'|'.join(stays) or '(?!)'})|{'|'.join(empty)}")
-
-
-def _finish(text: str, empty: re.Pattern[str] | None, cell: bool, begins: bool) -> str:
-    text = text if empty is None else empty.sub(lambda found: found[1] or "", text)
+def _finish(text: str, cell: bool, begins: bool) -> str:
     text = _at_start(text) if begins else text
     return text.replace("|", "\\|") if cell else text
 
 
-_NOTATION = Notation(_read, _write)
+_NOTATION = Notation(_read, _write, {"*": "*", "_": "*", "**": "**", "__": "**", "~~": "~~"})
 FORMAT = MarkdownFormat()

@@ -4,13 +4,14 @@ frames.
     <text:p>The <text:span text:style-name="T1">old station</text:span></text:p>
 
 A paragraph is one segment; tabs and line breaks part it. Spans side by side of one style are one, and those
-whose style says nothing but when they were edited are none: both are left out of what is written anew. Notes,
-comments, frames and bookmarks are marks, fields are placeholders. What was deleted with changes tracked is
-not translated.
+whose style says nothing but when they were edited are none: both are left out of what is written anew. Two
+marks of a pair (the start and the end of a bookmark, a change, a comment) are around what their words became,
+or in their order, where they cross others. Notes, comments and frames are marks, fields are placeholders.
+What was deleted with changes tracked is not translated.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from html import escape
 
 from regard.config import from_dict
@@ -110,9 +111,12 @@ class _Part:
         inner: list[Hole] = []
         sites: list[Site | Hole] = []
         for group in _groups(self._pieces(node, inner)):
-            found = block([token for each in group for token in each.tokens], SYNTAX)
+            tokens = [token for each in group for token in each.tokens]
+            crossing = _pair(tokens)
+            found = block(tokens, SYNTAX)
             if found is None:
                 continue
+            found = replace(found, ordered=True) if crossing else found
             segment = Segment(key="", line=number, block=found, source=found.raw)
             site = Site(group[0].start, group[-1].end, segment)
             site.holes = [hole for hole in inner if site.start <= hole.start and hole.end <= site.end]
@@ -146,7 +150,19 @@ class _Part:
             inner.append(Hole(node.start, node.end, sites))
         stands = bool(name) and name not in _PLACED and not name.startswith(("bookmark", "reference-mark"))
         stands = stands or name in ("bookmark-ref", "reference-ref")
-        return _Piece(node.start, node.end, [Token("mark", raw, stands=stands)], stands)
+        return _Piece(node.start, node.end, [Token("mark", raw, self._side(node), stands=stands)], stands)
+
+    def _side(self, node: Node) -> str:
+        """Of a mark that has another one: which it is, and what both are called."""
+        kind, _, side = node.name.rpartition("-")
+        if node.name == f"{self._office}annotation":
+            kind, side = node.name, "start"
+        if side not in ("start", "end"):
+            return ""
+        named = (f"{self._text}name", f"{self._text}id", f"{self._text}change-id", f"{self._office}name")
+        own = self._tree.attributes(node)
+        name = next((own[each] for each in named if each in own), None)
+        return "" if name is None else f"{side} {kind} {name}"
 
     def _element(self, node: Node, inner: list[Hole]) -> _Piece:
         inside = self._pieces(node, inner)
@@ -165,6 +181,28 @@ class _Part:
         return _Piece(
             node.start, node.end, tokens, worded, opening if node.name == f"{self._text}span" else ""
         )
+
+
+def _pair(tokens: Sequence[Token]) -> bool:
+    """Make tags of two marks of a pair. Whether some cannot be, since they cross others."""
+    stack: list[Token] = []
+    begun: set[str] = set()
+    crossing = False
+    for token in tokens:
+        side, _, name = token.name.partition(" ")
+        if token.kind == "open":
+            stack.append(token)
+        elif token.kind == "close":
+            while stack.pop().kind != "open":
+                pass
+        elif side == "start":
+            stack.append(token)
+            begun.add(name)
+        elif side == "end" and stack and stack[-1].name == f"start {name}":
+            stack.pop().kind, token.kind = "open", "close"
+        elif side == "end":
+            crossing = crossing or name in begun
+    return crossing
 
 
 def _groups(pieces: Sequence[_Piece]) -> Iterator[list[_Piece]]:

@@ -36,7 +36,7 @@ _LANGUAGES = {
     _ARABIC: "ar",
 }
 RULES = {language: rule for rule, own in _LANGUAGES.items() for language in own.split()}
-_RULE = re.compile(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;]+)")
+_RULE = re.compile(r"nplurals\s*=\s*([0-9]{1,3})\s*;\s*plural\s*=\s*([^;]+)")
 
 
 class Plurals:
@@ -49,9 +49,15 @@ class Plurals:
             raise ValueError(f"Plural-Forms {rule!r:.80} cannot be read")
         self.rule, self.count = rule, int(found[1])
         form = c2py(found[2].strip())
-        self.one: int = min(form(1), self.count - 1)
+        try:
+            one, many = form(1), form(5)
+        except ZeroDivisionError:
+            one = many = -1
+        if min(one, many) < 0:
+            raise ValueError(f"Plural-Forms {rule!r:.80} gives no form for some numbers")
+        self.one: int = min(one, self.count - 1)
         """The form of one thing."""
-        self.many: int = min(form(5), self.count - 1)
+        self.many: int = min(many, self.count - 1)
         """That of five."""
 
 

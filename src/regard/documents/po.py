@@ -5,8 +5,9 @@
     msgstr ""                             msgstr "%d Dateien"
 
 Of an entry with plural forms, the singular and the plural are segments. As many forms are written as the
-language has: that of one thing gets the singular, every other one the plural. A fuzzy entry counts as a
-draft, but as new where the catalogue says that it was made for another text (#| msgid).
+language has: that of one thing gets the singular, every other one the plural; forms that are there stay. A
+fuzzy entry counts as a draft, but as new where the catalogue says that it was made for another text
+(#| msgid).
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,22 +31,21 @@ class _Place:
 class Po:
     name = "po"
     endings = (".po", ".pot")
-    settings = ("target_language", "numbers")
+    settings = ("target_language",)
 
     def open(self, raw: bytes, file: str, settings: Mapping[str, object]) -> "OpenedPo":
         language = settings.get("target_language")
-        told = None if language is None else str(language)
-        return OpenedPo(read_catalogue(raw, file), told, bool(settings.get("numbers")))
+        return OpenedPo(read_catalogue(raw, file), None if language is None else str(language))
 
 
 class OpenedPo:
-    def __init__(self, catalogue: Catalogue, told: str | None, numbers: bool) -> None:
+    def __init__(self, catalogue: Catalogue, told: str | None) -> None:
         self._catalogue = catalogue
         self.source_language: str | None = None
         self.target_language: str | None = catalogue.header.get("Language") or None
         self._plurals = self._find_plurals(told)
         self._places: list[_Place] = []
-        plain = Syntax(kind="text", tags=True, numbers=numbers)
+        plain = Syntax(kind="text", tags=True)
         printf = replace(plain, printf=True)
         found: list[Segment] = []
         for entry in catalogue.entries:
@@ -64,8 +64,9 @@ class OpenedPo:
                         block=read_block(text, printf if entry.printf else plain),
                         source=text,
                         target=entry.forms.get(self._form(place), ""),
-                        state=_state(entry, self._plurals),
+                        state=self._state(place),
                         context=entry.context or "",
+                        forms=self._all_forms(entry) if plural else (),
                     )
                 )
         self.segments: Sequence[Segment] = found
@@ -87,6 +88,23 @@ class OpenedPo:
             return int(place.plural)
         return self._plurals.many if place.plural else self._plurals.one
 
+    def _all_forms(self, entry: Entry) -> tuple[str, ...]:
+        count = 2 if self._plurals is None else self._plurals.count
+        return tuple(entry.forms.get(form, "") for form in range(count))
+
+    def _state(self, place: _Place) -> State:
+        """A plural has all forms but that of one thing."""
+        entry, own = place.entry, [self._form(place)]
+        if place.plural and self._plurals is not None:
+            own += [form for form in range(self._plurals.count) if form != self._plurals.one]
+        if entry.stale or any(not entry.forms.get(form) for form in own):
+            return "new"
+        return "draft" if entry.fuzzy else "final"
+
+    @property
+    def notes(self) -> list[str]:
+        return self._catalogue.notes
+
     def write(self, results: Sequence[Result | None], target_language: str | None = None) -> bytes:
         own: dict[int, dict[bool, Result]] = {}
         for segment, place, result in zip(self.segments, self._places, results, strict=True):
@@ -103,7 +121,7 @@ class OpenedPo:
         self, lines: list[str], entry: Entry, given: Mapping[bool, Result], target_language: str | None
     ) -> None:
         """The lines of an entry's translations, in the place of the first of them."""
-        catalogue = self._catalogue
+        catalogue, kept = self._catalogue, False
         if entry.msgid_plural is None:
             forms: dict[int | None, str] = {None: given[False].text}
         else:
@@ -112,10 +130,11 @@ class OpenedPo:
                 remedy = "write Plural-Forms into its header, or say a language with --to"
                 origin = Origin(catalogue.file, entry.line)
                 raise DataError(origin, "plural forms of an unknown language", "", remedy)
-            texts = {plural: result.text for plural, result in given.items()}
+            stays = {form: self._stays(entry, form, given, plurals) for form in range(plurals.count)}
+            kept = any(entry.forms.get(form) for form, own in stays.items() if own)
             forms = {
-                form: texts.get(form != plurals.one or plurals.count == 1, entry.forms.get(form, ""))
-                for form in range(plurals.count)
+                form: entry.forms.get(form, "") if own else _text_of(given, form, plurals)
+                for form, own in stays.items()
             }
         written: list[str] = []
         for form, text in forms.items():
@@ -124,13 +143,20 @@ class OpenedPo:
         first, last = entry.msgstr
         lines[first] = "".join(written)
         lines[first + 1 : last] = [""] * (last - first - 1)
-        catalogue.mark(lines, entry, any(each.draft for each in given.values()))
+        catalogue.mark(lines, entry, any(each.draft for each in given.values()) or (entry.fuzzy and kept))
+
+    def _stays(self, entry: Entry, form: int, given: Mapping[bool, Result], plurals: Plurals) -> bool:
+        """What is there stays while other forms of the same text are missing."""
+        plural = _is_plural(form, plurals)
+        missing = not entry.stale and self._state(_Place(entry, plural)) == "new"
+        return plural not in given or (missing and bool(entry.forms.get(form)))
 
 
-def _state(entry: Entry, plurals: Plurals | None) -> State:
-    count = 1 if entry.msgid_plural is None else 2 if plurals is None else plurals.count
-    if any(not entry.forms.get(form) for form in range(count)):
-        return "new"
-    if entry.fuzzy:
-        return "new" if entry.previous else "draft"
-    return "final"
+def _is_plural(form: int, plurals: Plurals) -> bool:
+    return form != plurals.one or plurals.count == 1
+
+
+def _text_of(given: Mapping[bool, Result], form: int, plurals: Plurals) -> str:
+    result = given[_is_plural(form, plurals)]
+    taken = result.forms[form] if len(result.forms) == plurals.count else ""
+    return taken or result.text

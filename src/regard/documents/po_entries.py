@@ -11,12 +11,14 @@ import re
 from dataclasses import dataclass, field
 
 from regard.text import DataError, Origin
+from regard.text.charsets import check_encoding
 
-_KEYWORD = re.compile(r'(msgctxt|msgid_plural|msgid|msgstr(?:\[(\d+)\])?)\s*(".*)$')
+_KEYWORD = re.compile(r'(msgctxt|msgid_plural|msgid|msgstr(?:\[([0-9]{1,3})\])?)\s*(".*)$')
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"\s*$')
 _ESCAPE = re.compile(r"\\(x[0-9A-Fa-f]{1,2}|[0-7]{1,3}|.)", re.DOTALL)
 PLAIN = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _CHARSET = re.compile(rb'charset=([\w.:-]+)\\n"')
+_NAMED = re.compile(r"charset=[\w.:-]+")
 _PRINTF = ("c-format", "objc-format", "python-format", "php-format", "perl-format", "java-printf-format")
 _BEFORE = {
     "msgctxt": ("",),
@@ -40,8 +42,8 @@ class Entry:
     """Its translations; one that has no plural is 0."""
     msgstr: tuple[int, int] = (0, 0)
     """The lines of these, from 0."""
-    flags: int | None = None
-    """The line of its flags."""
+    flags: tuple[int, ...] = ()
+    """The lines of its flags."""
     fuzzy: bool = False
     printf: bool = False
     """Whether its flags say that it is a format."""
@@ -49,6 +51,11 @@ class Entry:
     """Whether it is said what text its translation was made for."""
     mark: int = 0
     """The line before which flags are written."""
+
+    @property
+    def stale(self) -> bool:
+        """Whether its translation was made for another text."""
+        return self.fuzzy and self.previous
 
 
 @dataclass(slots=True)
@@ -64,6 +71,8 @@ class Catalogue:
     """Of lines."""
     width: int | None = None
     """Where lines are wrapped; None if they are not."""
+    notes: list[str] = field(default_factory=list)
+    """What is to be said of what was written."""
 
     @property
     def header(self) -> dict[str, str]:
@@ -79,25 +88,27 @@ class Catalogue:
         """Flag an entry as fuzzy, or as not."""
         if entry.fuzzy == fuzzy:
             return
-        if not fuzzy and entry.flags is not None:
-            rest = [each for each in _flags(lines[entry.flags]) if each != "fuzzy"]
-            lines[entry.flags] = f"#, {', '.join(rest)}{self.end}" if rest else ""
-        elif entry.flags is not None:
-            lines[entry.flags] = f"#, fuzzy, {', '.join(_flags(lines[entry.flags]))}{self.end}"
+        if not fuzzy:
+            for number in entry.flags:
+                rest = [each for each in _flags(lines[number]) if each != "fuzzy"]
+                lines[number] = f"#, {', '.join(rest)}{self.end}" if rest else ""
+        elif entry.flags:
+            first = entry.flags[0]
+            lines[first] = f"#, {', '.join(['fuzzy', *_flags(lines[first])])}{self.end}"
         else:
             lines[entry.mark] = f"#, fuzzy{self.end}" + lines[entry.mark]
 
     def joined(self, lines: list[str]) -> bytes:
+        """In its encoding; in UTF-8, and called so, if that lacks a character."""
         text = "".join(lines)
         try:
             return self.bom + text.encode(self.encoding)
         except UnicodeEncodeError as error:
-            line = text[: error.start].count("\n") + 1
-            what = f"{text[error.start]!r} is not in {self.encoding}, the encoding of the file"
-            remedy = "convert it first: msgconv --to-code=UTF-8"
-            raise DataError(
-                Origin(self.file, line), "a translation cannot be written:", what, remedy
-            ) from error
+            missing = f"{self.encoding} has no {text[error.start]!r}"
+        first, last = (0, 0) if self.header_entry is None else self.header_entry.msgstr
+        header = [_NAMED.sub("charset=UTF-8", line) for line in lines[first:last]]
+        self.notes = [f"{self.file}: written in UTF-8, for {missing}"]
+        return "".join([*lines[:first], *header, *lines[last:]]).encode()
 
 
 def read_catalogue(raw: bytes, file: str) -> Catalogue:
@@ -110,6 +121,8 @@ def read_catalogue(raw: bytes, file: str) -> Catalogue:
         line = raw[: error.start].count(b"\n") + 1
         what = f"byte {error.start} is not {encoding}"
         raise DataError(Origin(file, line), "invalid characters:", what, FIX) from error
+    except UnicodeError as error:  # of encodings that cannot say where
+        raise DataError(Origin(file, 1), "invalid characters:", f"not {encoding}", FIX) from error
     lines = re.split(r"(?<=\n)", text)
     if lines and not lines[-1]:
         lines.pop()
@@ -132,9 +145,11 @@ def _encoding(raw: bytes, file: str) -> str:
     found = _CHARSET.search(raw[:10_000])
     name = "utf-8" if found is None or found[1] == b"CHARSET" else found[1].decode()
     try:
-        return codecs.lookup(name).name
-    except LookupError as error:
-        raise DataError(Origin(file), "unknown charset", repr(name), "save it as UTF-8") from error
+        check_encoding(name)
+    except ValueError as error:
+        line = 1 if found is None else raw[: found.start()].count(b"\n") + 1
+        raise DataError(Origin(file, line), "unknown charset", repr(name), "save it as UTF-8") from error
+    return codecs.lookup(name).name
 
 
 class _Reader:
@@ -196,8 +211,9 @@ class _Reader:
             text = self.lines[each]
             if text.startswith("#,"):
                 flags = _flags(text)
-                entry.flags, entry.fuzzy = each, "fuzzy" in flags
-                entry.printf = any(flag in _PRINTF for flag in flags)
+                entry.flags += (each,)
+                entry.fuzzy |= "fuzzy" in flags
+                entry.printf |= any(flag in _PRINTF for flag in flags)
             elif text.startswith("#|"):
                 entry.previous = True
                 entry.mark = min(entry.mark, each)

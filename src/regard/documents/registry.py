@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 from regard.config import ConfigError
 from regard.documents.base import Format, Opened
+from regard.documents.numbers import keep_numbers
 from regard.plugins import Registry, load_installed
 from regard.text.files import COMPRESSED, open_bytes
 
@@ -25,6 +26,9 @@ class FormatSpec:
     """Of file names, in small letters, each with its dot."""
     home: str
     """Where it is: "module:name" of a class that makes a `Format`."""
+    tells: Literal["sources", "keys", "nothing"] = "sources"
+    """What a translated file tells of its sources: they stand in it, as in PO; or their keys do, which are
+    names; or nothing. For the last two, what it was made from is written beside it."""
 
     def load(self) -> Format:
         module, _, name = self.home.partition(":")
@@ -35,25 +39,50 @@ OWN = (
     FormatSpec(name="po", endings=(".po", ".pot"), home="regard.documents.po:Po"),
     FormatSpec(name="xliff", endings=(".xlf", ".xliff"), home="regard.documents.xliff:Xliff"),
     FormatSpec(name="tmx", endings=(".tmx",), home="regard.documents.tmx:Tmx"),
-    FormatSpec(name="html", endings=(".html", ".htm", ".xhtml"), home="regard.documents.html:HtmlFormat"),
     FormatSpec(
-        name="markdown", endings=(".md", ".markdown", ".mkd"), home="regard.documents.markdown:MarkdownFormat"
+        name="html",
+        endings=(".html", ".htm", ".xhtml"),
+        home="regard.documents.html:HtmlFormat",
+        tells="nothing",
     ),
-    FormatSpec(name="srt", endings=(".srt",), home="regard.documents.subtitles:SrtFormat"),
-    FormatSpec(name="vtt", endings=(".vtt",), home="regard.documents.subtitles:VttFormat"),
     FormatSpec(
-        name="docx", endings=(".docx", ".docm", ".dotx", ".dotm"), home="regard.documents.word:WordFormat"
+        name="markdown",
+        endings=(".md", ".markdown", ".mkd"),
+        home="regard.documents.markdown:MarkdownFormat",
+        tells="nothing",
     ),
-    FormatSpec(name="odt", endings=(".odt", ".ott"), home="regard.documents.opendocument:OpenDocumentFormat"),
-    FormatSpec(name="json", endings=(".json",), home="regard.documents.strings:JsonFormat"),
-    FormatSpec(name="arb", endings=(".arb",), home="regard.documents.strings:ArbFormat"),
-    FormatSpec(name="properties", endings=(".properties",), home="regard.documents.strings:PropertiesFormat"),
-    FormatSpec(name="strings", endings=(".strings",), home="regard.documents.strings:StringsFormat"),
-    FormatSpec(name="android", endings=(".xml",), home="regard.documents.android:AndroidFormat"),
-    FormatSpec(name="yaml", endings=(".yaml", ".yml"), home="regard.documents.yaml:YamlFormat"),
+    FormatSpec(name="srt", endings=(".srt",), home="regard.documents.subtitles:SrtFormat", tells="nothing"),
+    FormatSpec(name="vtt", endings=(".vtt",), home="regard.documents.subtitles:VttFormat", tells="nothing"),
+    FormatSpec(
+        name="docx",
+        endings=(".docx", ".docm", ".dotx", ".dotm"),
+        home="regard.documents.word:WordFormat",
+        tells="nothing",
+    ),
+    FormatSpec(
+        name="odt",
+        endings=(".odt", ".ott"),
+        home="regard.documents.opendocument:OpenDocumentFormat",
+        tells="nothing",
+    ),
+    FormatSpec(name="json", endings=(".json",), home="regard.documents.strings:JsonFormat", tells="keys"),
+    FormatSpec(name="arb", endings=(".arb",), home="regard.documents.strings:ArbFormat", tells="keys"),
+    FormatSpec(
+        name="properties",
+        endings=(".properties",),
+        home="regard.documents.strings:PropertiesFormat",
+        tells="keys",
+    ),
+    FormatSpec(
+        name="strings", endings=(".strings",), home="regard.documents.strings:StringsFormat", tells="keys"
+    ),
+    FormatSpec(
+        name="android", endings=(".xml",), home="regard.documents.android:AndroidFormat", tells="keys"
+    ),
+    FormatSpec(name="yaml", endings=(".yaml", ".yml"), home="regard.documents.yaml:YamlFormat", tells="keys"),
 )
-COMMON = ("target_language", "numbers")
-"""Settings that are said for documents of all formats."""
+COMMON = ("target_language",)
+"""Settings that are said for documents of all formats, and given to those that list them."""
 FORMATS: Registry[FormatSpec] = Registry(key="documents.format")
 FORMATS.settle(FormatSpec, *OWN)
 
@@ -77,8 +106,8 @@ def open_document(
     format: str | None = None,
     settings: Mapping[str, object] | None = None,
 ) -> Opened:
-    """A file, or bytes of this name. `settings` are given to a format that knows them; those that are of any
-    (target_language, numbers) only to one that says so."""
+    """A file, or bytes of this name. `settings` are given to a format that knows them; target_language only
+    to one that says so. `numbers` holds for all: these stay as they are."""
     name = format or format_of(file)
     if name is None:
         load_installed()
@@ -92,9 +121,14 @@ def open_document(
     known = getattr(found, "settings", None)
     given = {}
     for key, own in (settings or {}).items():
+        if key == "numbers":
+            continue
         if key in known if known is not None else key not in COMMON:
             given[key] = own
         elif key not in COMMON:
             there = ", ".join(each for each in known or () if each not in COMMON) or "none"
             raise ConfigError(f"{file}: the format {name} has no setting {key!r}; it has {there}")
-    return found.open(raw, str(file), given)
+    opened = found.open(raw, str(file), given)
+    if settings is not None and settings.get("numbers"):
+        opened.segments = keep_numbers(opened.segments)
+    return opened

@@ -11,7 +11,7 @@ what the hole holds.
 import codecs
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -21,6 +21,7 @@ from regard.text.charsets import MARKS, check_encoding, guess
 
 REMEDY = "correct the file"
 _LINE_END = re.compile(r"\r\n?|\n")
+Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +117,22 @@ def numbered(sites: Sites) -> None:
 
 
 class Splicing:
-    """Sites of one text, with a result for each, in the order of `every`."""
+    """Sites of one text, with a result for each, in the order of `every`; and what else is new, by its place,
+    which is in no site."""
 
-    def __init__(self, text: str, sites: Sites, results: Sequence[Result | None]) -> None:
+    def __init__(
+        self, text: str, sites: Sites, results: Sequence[Result | None], new: Mapping[Span, str] | None = None
+    ) -> None:
         self._text = text
         self._results = {
             id(site): result for site, result in zip(every(sites), results, strict=True) if result is not None
         }
-        self.out = self._span(0, len(text), sites)
+        parts, done = list[str](), 0
+        for (start, end), own in sorted((new or {}).items()):
+            parts += [self._span(done, start, [each for each in sites if done <= each.start < start]), own]
+            done = end
+        last = [each for each in sites if each.start >= done]
+        self.out = "".join([*parts, self._span(done, len(text), last)])
 
     def _span(self, start: int, end: int, sites: Iterable[Site | Hole]) -> str:
         parts: list[str] = []
@@ -156,18 +165,25 @@ class Splicing:
 
 
 class Spliced:
-    """A file whose translations are put in the place of what is translated (`Opened`)."""
+    """A file whose translations are put in the place of what is translated (`Opened`), and the language that
+    is translated into in the place of its own, where it says so (`languages`)."""
 
-    source_language: str | None = None
     target_language: str | None = None
 
     def __init__(
-        self, source: Source, sites: Sites, *, missing: Literal["utf-8", "entities"] = "utf-8"
+        self,
+        source: Source,
+        sites: Sites,
+        *,
+        missing: Literal["utf-8", "entities"] = "utf-8",
+        languages: Sequence[Span] = (),
     ) -> None:
-        self._source, self._sites = source, sites
+        self._source, self._sites, self._languages = source, sites, languages
+        self.source_language = source.text[slice(*languages[0])] or None if languages else None
         self._missing: Literal["utf-8", "entities"] = missing
         self.segments: Sequence[Segment] = [site.segment for site in every(sites)]
 
     def write(self, results: Sequence[Result | None], target_language: str | None = None) -> bytes:
-        out = Splicing(self._source.text, self._sites, results).out
+        new = dict.fromkeys(self._languages, target_language) if target_language else {}
+        out = Splicing(self._source.text, self._sites, results, new).out
         return self._source.encode(out, self._missing)

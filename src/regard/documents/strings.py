@@ -9,10 +9,11 @@ Each string is one segment, or one for each of its lines (`values.py`); it is ca
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from regard.config import from_dict
+from regard.documents.base import Result
 from regard.documents.splicing import REMEDY, Site, Source, Spliced
 from regard.documents.values import Escapes, StringsSettings, Value, value_sites
 from regard.text import DataError, Origin
@@ -68,6 +69,17 @@ class JsonFormat:
         return Spliced(*_json(raw, file, own, icu=own.icu, quotes=own.quotes))
 
 
+class OpenedArb(Spliced):
+    def __init__(self, source: Source, sites: list[Site]) -> None:
+        strings = _json_strings(source.text)
+        languages = [(start, end) for path, start, end in strings if path == ["@@locale"]]
+        super().__init__(source, sites, languages=languages)
+
+    def write(self, results: Sequence[Result | None], target_language: str | None = None) -> bytes:
+        """A language is written as Flutter wants it: pt_BR."""
+        return super().write(results, None if target_language is None else target_language.replace("-", "_"))
+
+
 class ArbFormat:
     """JSON whose values are ICU messages; keys that begin with @ say things about others."""
 
@@ -75,9 +87,9 @@ class ArbFormat:
     endings = (".arb",)
     settings = tuple(each.name for each in fields(ArbSettings))
 
-    def open(self, raw: bytes, file: str, settings: Mapping[str, object]) -> Spliced:
+    def open(self, raw: bytes, file: str, settings: Mapping[str, object]) -> OpenedArb:
         own = from_dict(ArbSettings, settings)
-        return Spliced(*_json(raw, file, own, icu=True, quotes=own.quotes, arb=True))
+        return OpenedArb(*_json(raw, file, own, icu=True, quotes=own.quotes, arb=True))
 
 
 def _json(
@@ -85,7 +97,7 @@ def _json(
 ) -> tuple[Source, list[Site]]:
     source = Source.read(raw, file, own.encoding)
     try:
-        json.loads(source.text.removeprefix("\ufeff"))
+        json.loads(source.text.removeprefix("\ufeff"), parse_int=str)  # of any length
     except json.JSONDecodeError as error:
         raise DataError(Origin(file, error.lineno), f"no JSON: {error.msg}", remedy=REMEDY) from None
     except RecursionError:

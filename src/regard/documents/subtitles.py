@@ -2,9 +2,10 @@
 
 A sentence that runs over several cues is one segment, if no pause and no other speaker parts them: it is
 translated whole, and cut again by how long each cue stands and how much of the source it held, best behind a
-clause. Two speakers in one cue (lines that begin with a dash) are two segments. Where a cue had several
-lines, its translation is put on lines of at most `line` characters again. Tags that are around a whole cue,
-and marks of its place ({\\an8}, <v Anna>), stay there; others go where their words go.
+clause. A cue for which there are no words left shows three dots. Two speakers in one cue (lines that begin
+with a dash) are two segments. Where a cue had several lines, its translation is put on lines of at most
+`line` characters again. Tags that are around a whole cue, and marks of its place ({\\an8}, <v Anna>), stay
+there; others go where their words go.
 """
 
 import re
@@ -28,6 +29,8 @@ PAUSE = 1000
 MOST = 6
 LONGEST = 300
 """Cues and characters of one segment, for subtitles without any full stop."""
+REST = "..."
+"""What a cue shows that gets no words: one without any is no cue to some players."""
 
 _TIME = r"(?:(\d{1,4}):)?(\d{1,2}):(\d{1,2})[.,](\d{1,3})"
 _TIMING = re.compile(rf"[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}(?:[ \t].*)?$")
@@ -250,8 +253,8 @@ class _Writer:
     def _finish(self, text: str, own: Sequence[str], between: Sequence[str], shares: Sequence[float]) -> str:
         times = iter(_INNER_TIME.findall("".join(own)))  # have to rise, wherever their words went
         text = _INNER_TIME.sub(lambda found: next(times, found[0]), " ".join(text.split()))
-        parts = cut(text, shares, whole=True)
-        written = [self._lines(part, source) for part, source in zip(parts, own, strict=True)]
+        parts = zip(cut(text, shares, whole=True), own, strict=True)
+        written = [self._lines(_shown(part, source), source) for part, source in parts]
         return written[0] + "".join(a + b for a, b in zip(between, written[1:], strict=True))
 
     def _lines(self, text: str, source: str) -> str:
@@ -261,6 +264,13 @@ class _Writer:
         if several or (len(visible(source)) <= longest < len(visible(text))):
             return lines(text, longest, self._source.line_end)
         return text
+
+
+def _shown(text: str, source: str) -> str:
+    """Not nothing; and without a dash that the source has not, for it would be another speaker's."""
+    if not _DASH.match(source):
+        text = re.sub(rf"^(?:{_DASH.pattern})+", "", text)
+    return text if visible(text).strip() else text + REST
 
 
 def _speeches(text: str, cue: _Cue) -> list[tuple[int, int]]:
@@ -312,6 +322,11 @@ def _tokens(text: str) -> list[Token]:
     return tokens
 
 
-_SRT = Notation()
+def _write(text: str) -> str:
+    """In SRT nothing can be escaped: what would be a tag or an arrow between times is left out."""
+    return re.sub("-{2,}>", "->", TAG.sub("", text))
+
+
+_SRT = Notation(write=_write)
 _VTT = Notation(unescape, partial(escape, quote=False))
 SRT, VTT = SrtFormat(), VttFormat()

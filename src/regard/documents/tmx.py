@@ -24,17 +24,15 @@ class _Unit:
 class Tmx:
     name = "tmx"
     endings = (".tmx",)
-    settings = ("target_language", "numbers")
+    settings = ("target_language",)
 
     def open(self, raw: bytes, file: str, settings: Mapping[str, object]) -> "OpenedTmx":
         language = settings.get("target_language")
-        return OpenedTmx(
-            raw, file, None if language is None else str(language), bool(settings.get("numbers"))
-        )
+        return OpenedTmx(raw, file, None if language is None else str(language))
 
 
 class OpenedTmx:
-    def __init__(self, raw: bytes, file: str, target_language: str | None, numbers: bool) -> None:
+    def __init__(self, raw: bytes, file: str, target_language: str | None) -> None:
         self._tree = tree = read_xml(raw, file)
         root, header, body = tree.root, tree.root.first("header"), tree.root.first("body")
         if root.name != "tmx" or header is None or body is None:
@@ -58,7 +56,7 @@ class OpenedTmx:
                 Segment(
                     key=unit.attributes.get("tuid", f"#{number}"),
                     line=unit.line,
-                    block=inline_block(raw_source, numbers=numbers),
+                    block=inline_block(raw_source),
                     source=raw_source,
                     target=target,
                     state="final" if target.strip() else "new",

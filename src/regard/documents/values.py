@@ -5,11 +5,13 @@ placeholders, and escaped again.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from html import escape, unescape
 from html.entities import html5
+from itertools import accumulate
 from typing import Literal
 
 from regard.documents.base import Segment
@@ -24,8 +26,11 @@ _TAG = re.compile(
     r"""<(/?)([A-Za-z0-9][\w:.-]*+)((?:[^<>"']++|"[^"<]*+"|'[^'<]*+')*+)>|<!--.*?-->""", re.DOTALL
 )
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|([A-Za-z]\w*));")
-_MARK = re.compile(r"\$t\([^()]*\)|@(?:\.\w+)?:\(?[\w.-]+\)?")
-"""Of i18next: another message, put in here; and Vue's way to say so."""
+_MARK = re.compile(
+    r"\$t\([^()]*\)|@(?:\.\w+)?:\(?[\w.-]+\)?|<%(?:(?!%>).){0,400}+%>|\{%(?:(?!%\}).){0,400}+%\}", re.DOTALL
+)
+"""Of i18next: another message, put in here; Vue's way to say so; and template tags."""
+_LOOSE = re.compile(r"(\{\w+\})|[{}]")
 _PLAIN = re.compile(r"\{\w+\}")
 """An argument that markup.py knows as a placeholder; but for quoted braces, it would be quoted itself."""
 _LINE_ENDS = re.compile(r"[\n\r]+")
@@ -120,11 +125,12 @@ class _Cutter:
         self, value: Value, escapes: Escapes, key: str, quotes: bool, html: bool | None, entities: bool
     ) -> None:
         self._value, self._escapes, self._quotes, self._html = value, escapes, quotes, html
-        self._key, self._entities, self._count = key, entities, 0
+        self._key, self._entities, self._count, self._icu = key, entities, 0, False
 
     def sites(self, icu: bool) -> list[Site]:
         text = self._value.text
         message = read_message(text, quotes=self._quotes) if icu else None
+        self._icu = message is not None
         return self._message(message or Message(0, len(text), []))
 
     def _message(self, message: Message) -> list[Site]:
@@ -142,18 +148,25 @@ class _Cutter:
         hidden = _hide(text, marks)
         is_html = _is_html(hidden[message.start : message.end]) if self._html is None else self._html
         tokens = [*_tokens(hidden, marks, message.start, message.end)]
+        notation = self._notation(is_html, message.plural)
+        places = [each.start for each in message.arguments]
         sites: list[Site] = []
         for start, end, own in _runs(tokens, text):
-            sites += self._run(start, end, own, message.arguments, is_html)
+            inner = message.arguments[bisect_left(places, start) : bisect_left(places, end)]
+            sites += self._run(start, end, own, inner, notation)
         return sites
 
     def _run(
-        self, start: int, end: int, tokens: Sequence["_Found"], arguments: Sequence[Argument], is_html: bool
+        self,
+        start: int,
+        end: int,
+        tokens: Sequence["_Found"],
+        inner: Sequence[Argument],
+        notation: Notation,
     ) -> list[Site]:
         value = self._value
         own = [Token(each.kind, value.raw(each.start, each.end), stands=each.stands) for each in tokens]
-        piece = block(own, SYNTAX, self._notation(is_html))
-        inner = [each for each in arguments if start <= each.start < end]
+        piece = block(own, SYNTAX, notation)
         if piece is None:
             return [site for each in inner for message in each.messages for site in self._message(message)]
         self._count += 1
@@ -165,33 +178,44 @@ class _Cutter:
             source=value.raw(start, end),
             context=self._key,
         )
-        site = Site(value.at[start], value.at[end], segment)
+        site = Site(value.at[start], value.at[end], segment, finish=str.strip)
         for each in inner:
             if held := [found for message in each.messages for found in self._message(message)]:
                 site.holes.append(Hole(value.at[each.start], value.at[each.end], held))
         return [site]
 
-    def _notation(self, is_html: bool) -> Notation:
+    def _notation(self, is_html: bool, plural: bool) -> Notation:
         escapes = self._escapes
 
         def read(raw: str) -> str:
             text = escapes.pattern.sub(lambda found: escapes.read(found[0]), raw)
             text = unescape(text) if is_html else text
-            return _unquote(text) if self._quotes else text
+            return _unquote(text, plural) if self._quotes else text
 
         def write(text: str) -> str:
-            text = _quote(text) if self._quotes else text
+            if self._quotes:
+                text = _quote(text, plural)
+            elif self._icu:
+                text = _without_signs(text, plural)
             return escapes.write(escape(text, quote=False) if is_html else text)
 
         return Notation(read, write)
 
 
-def _quote(text: str) -> str:
-    return re.sub(r"[{}]+", lambda found: f"'{found[0]}'", text.replace("'", "''"))
+def _quote(text: str, plural: bool) -> str:
+    signs = "[{}#]+" if plural else "[{}]+"
+    return re.sub(signs, lambda found: f"'{found[0]}'", text.replace("'", "''"))
 
 
-def _unquote(text: str) -> str:
-    return re.sub(r"'(')|'([{}][^']*)'", lambda found: found[1] or found[2], text)
+def _unquote(text: str, plural: bool) -> str:
+    signs = "[{}#]" if plural else "[{}]"
+    return re.sub(rf"'(')|'({signs}[^']*)'", lambda found: found[1] or found[2], text)
+
+
+def _without_signs(text: str, plural: bool) -> str:
+    """Without what would end or fill a message, where it cannot be quoted."""
+    text = _LOOSE.sub(lambda found: found[1] or "", text)
+    return text.replace("#", "") if plural else text
 
 
 def _is_html(text: str) -> bool:
@@ -219,27 +243,36 @@ class _Found:
 
 
 def _hide(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    for start, end in spans:
-        text = text[:start] + _HIDDEN * (end - start) + text[end:]
-    return text
+    parts, done = list[str](), 0
+    for start, end in sorted(spans):
+        parts += [text[done:start], _HIDDEN * (end - max(start, done))]
+        done = max(done, end)
+    return "".join([*parts, text[done:]])
 
 
 def _tokens(hidden: str, marks: Sequence[tuple[int, int]], start: int, end: int) -> Iterator[_Found]:
     """Tags, marks and text. What parts blocks: tags of blocks, and those that have none to match; lines."""
     found = [_tag(each) for each in _TAG.finditer(hidden, start, end)]
-    more = [_Found("mark", first, last, stands=True) for first, last in marks if start <= first < end]
-    more += [_Found("mark", *each.span(), parts=True) for each in _LINE_ENDS.finditer(hidden, start, end)]
-    tags = [*found]
-    found += [each for each in more if not any(tag.start <= each.start < tag.end for tag in tags)]
+    found += [_Found("mark", first, last, stands=True) for first, last in marks if start <= first < end]
+    found += [_Found("mark", *each.span(), parts=True) for each in _LINE_ENDS.finditer(hidden, start, end)]
     found.sort(key=lambda each: each.start)
     done = start
-    for token in _matched(found):
+    for token in _matched(_apart(found)):
         if done < token.start:
             yield _Found("text", done, token.start)
         yield token
         done = token.end
     if done < end:
         yield _Found("text", done, end)
+
+
+def _apart(found: Sequence[_Found]) -> list[_Found]:
+    """Without those that begin within another."""
+    kept: list[_Found] = []
+    for each in found:
+        if not kept or each.start >= kept[-1].end:
+            kept.append(each)
+    return kept
 
 
 def _tag(found: re.Match[str]) -> _Found:
@@ -271,8 +304,12 @@ def _matched(found: Sequence[_Found]) -> Iterator[_Found]:
         if (token.kind == "open" and i not in pairs) or (token.kind == "close" and i not in closed):
             token.kind, token.parts = "mark", token.name in _KNOWN
             token.stands = not token.parts
-    for first, last in pairs.items():  # those within come first
-        if found[first].name in BLOCKS or any(each.parts for each in found[first + 1 : last]):
+    for first, last in pairs.items():
+        if found[first].name in BLOCKS:
+            found[first].parts = found[last].parts = True
+    before = [0, *accumulate(each.parts for each in found)]
+    for first, last in pairs.items():
+        if before[last] > before[first + 1]:
             found[first].parts = found[last].parts = True
     i = 0
     while i < len(found):

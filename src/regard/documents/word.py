@@ -5,20 +5,20 @@
 A paragraph is one segment; tabs and line breaks part it. Runs of one formatting are one: what Word notes of
 spelling, languages and editing sessions counts for nothing, and is left out of what is written anew. The
 formatting that most of the segment has is its own; other runs, links, marked changes and bookmarks are inline
-elements, footnote marks and pictures are marks, and fields, but for links, are placeholders. Text that was
-deleted with changes tracked is not translated.
+elements (where bookmarks cross, marks in their order), footnote marks and pictures are marks, and fields, but
+for links, are placeholders. Text that was deleted with changes tracked is not translated.
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from html import escape, unescape
 
 from regard.config import from_dict
 from regard.documents.base import Segment
 from regard.documents.package import REMEDY, OpenedPackage, Package
+from regard.documents.runs import Item, crossing, groups, most, paired, wrapped
 from regard.documents.splicing import Hole, Site, numbered
 from regard.documents.xml import CDATA, OTHER, TEXT, Node, Tree
 from regard.text import DataError, Origin
@@ -39,7 +39,8 @@ _WRAPS = frozenset(["hyperlink", "ins", "moveTo", "smartTag", "customXml", "sdt"
 _DROPPED = frozenset(["proofErr", "lastRenderedPageBreak", "softHyphen"])
 _BREAKS = frozenset(["br", "cr", "tab", "ptab"])
 _STANDING = frozenset(["fldSimple", "sym", "ruby", "pgNum"])
-_PAIRS = {"bookmarkStart": "bookmarkEnd", "commentRangeStart": "commentRangeEnd", "permStart": "permEnd"}
+_PAIR = re.compile(r"(\w+)(Start|End)")
+"""Two marks around a part of the text: bookmarkStart, commentRangeEnd."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,28 +79,6 @@ def _text_parts(package: Package, comments: bool) -> list[str]:
     return found
 
 
-@dataclass(slots=True)
-class _Item:
-    """A piece of a paragraph."""
-
-    kind: str
-    """text, mark, break, wrap; start and end of a pair."""
-    start: int
-    end: int
-    """Where it stands, with its run where it is all of it or the run's first or last."""
-    raw: str = ""
-    """Text as XML writes it; else what stands between runs."""
-    format: str = ""
-    stands: bool = False
-    before: str = ""
-    after: str = ""
-    """What closes the run before it, and opens the run behind it, where it is in the middle of one."""
-    closing: str = ""
-    items: "list[_Item]" = field(default_factory=list)
-    """Of a wrap."""
-    pair: str = ""
-
-
 class _Part:
     """One part of XML."""
 
@@ -128,15 +107,15 @@ class _Part:
         number = self._count
         sites: list[Site | Hole] = []
         inner: list[Hole] = []
-        items = _paired([*self._items(node, inner)])
-        for group in _groups(items):
+        items = paired([*self._items(node, inner)])
+        for group in groups(items):
             if (site := self._site(group, number)) is not None:
                 site.holes = [hole for hole in inner if site.start <= hole.start and hole.end <= site.end]
                 inner = [hole for hole in inner if hole not in site.holes]
                 sites.append(site)
         return sorted([*sites, *inner], key=lambda each: each.start)
 
-    def _items(self, parent: Node, inner: list[Hole]) -> Iterator[_Item]:
+    def _items(self, parent: Node, inner: list[Hole]) -> Iterator[Item]:
         """What is in a paragraph, or in something that wraps a part of one."""
         children = [each for each in parent.children if each.name not in (TEXT, OTHER)]
         fields = self._fields(children)
@@ -152,15 +131,13 @@ class _Part:
                 yield from self._run(node, inner)
             elif name in _WRAPS:
                 yield self._wrap(node, inner)
-            elif name in _PAIRS or name in _PAIRS.values():
-                id_ = self._tree.attributes(node).get(f"{self._w}id", "")
-                kind = "start" if name in _PAIRS else "end"
-                pair = f"{_PAIRS.get(name, name)} {id_}"
-                yield _Item(kind, node.start, node.end, self._tree.raw(node), pair=pair)
+            elif (mark := _PAIR.fullmatch(name)) is not None:
+                pair = f"{mark[1]} {self._tree.attributes(node).get(f'{self._w}id', '')}"
+                yield Item(mark[2].lower(), node.start, node.end, self._tree.raw(node), pair=pair)
             elif name not in _DROPPED and name != "pPr":
                 self._hold(node, inner)
                 stands = name in _STANDING or name.endswith(("oMath", "oMathPara"))
-                yield _Item("mark", node.start, node.end, self._tree.raw(node), stands=stands)
+                yield Item("mark", node.start, node.end, self._tree.raw(node), stands=stands)
             i += 1
 
     def _hold(self, node: Node, inner: list[Hole]) -> None:
@@ -168,17 +145,15 @@ class _Part:
         if sites := self._paragraphs(node):
             inner.append(Hole(node.start, node.end, sites))
 
-    def _wrap(self, node: Node, inner: list[Hole]) -> _Item:
+    def _wrap(self, node: Node, inner: list[Hole]) -> Item:
         content = node
         if self._name(node) == "sdt":
             content = node.first(f"{self._w}sdtContent") or node
         opening, closing = self._text[node.start : content.inner], self._text[content.inner_end : node.end]
-        items = _paired([*self._items(content, inner)])
-        return _wrapped(
-            _Item("wrap", node.start, node.end, opening, closing=closing, items=items), self._text
-        )
+        items = paired([*self._items(content, inner)])
+        return wrapped(Item("wrap", node.start, node.end, opening, closing=closing, items=items), self._text)
 
-    def _run(self, run: Node, inner: list[Hole]) -> Iterator[_Item]:
+    def _run(self, run: Node, inner: list[Hole]) -> Iterator[Item]:
         properties = run.first(f"{self._w}rPr")
         full = "" if properties is None else self._tree.raw(properties)
         own = self._quiet.sub("", full)
@@ -203,16 +178,16 @@ class _Part:
                 item.raw = f"{opening}{item.raw}</{self._w}r>"
             yield item
 
-    def _piece(self, piece: Node, own: str, inner: list[Hole]) -> _Item:
+    def _piece(self, piece: Node, own: str, inner: list[Hole]) -> Item:
         name = self._name(piece)
         if name == "t":
-            return _Item("text", piece.start, piece.end, self._plain(piece), own)
+            return Item("text", piece.start, piece.end, self._plain(piece), own)
         if name == "noBreakHyphen":
-            return _Item("text", piece.start, piece.end, "\u2011", own)
+            return Item("text", piece.start, piece.end, "\u2011", own)
         if name in _BREAKS or name in ("fldChar", "instrText"):
-            return _Item("break", piece.start, piece.end, self._tree.raw(piece))
+            return Item("break", piece.start, piece.end, self._tree.raw(piece))
         self._hold(piece, inner)
-        return _Item("mark", piece.start, piece.end, self._tree.raw(piece), stands=name in _STANDING)
+        return Item("mark", piece.start, piece.end, self._tree.raw(piece), stands=name in _STANDING)
 
     def _plain(self, node: Node) -> str:
         parts = [
@@ -243,7 +218,7 @@ class _Part:
                     found[first] = i
         return found
 
-    def _field(self, nodes: Sequence[Node], start: int, end: int, inner: list[Hole]) -> _Item:
+    def _field(self, nodes: Sequence[Node], start: int, end: int, inner: list[Hole]) -> Item:
         """A link's text is translated; of others nothing is: they are computed."""
         raw = self._text[start:end]
         code = re.search(rf"<{self._w}instrText\b[^>]*>\s*HYPERLINK\b", raw)
@@ -251,12 +226,12 @@ class _Part:
         if code and kinds.count("separate") == 1 and kinds[-1] == "end" and raw.count("fldCharType") == 3:
             cut = kinds.index("separate")
             middle = replace(nodes[0], children=list(nodes[cut + 1 : -1]))
-            items = _paired([*self._items(middle, inner)])
+            items = paired([*self._items(middle, inner)])
             opening, closing = self._text[start : nodes[cut].end], self._tree.raw(nodes[-1])
-            return _wrapped(_Item("wrap", start, end, opening, closing=closing, items=items), self._text)
+            return wrapped(Item("wrap", start, end, opening, closing=closing, items=items), self._text)
         for node in nodes:
             self._hold(node, inner)
-        return _Item("mark", start, end, raw, stands=True)
+        return Item("mark", start, end, raw, stands=True)
 
     def _field_kind(self, node: Node) -> str:
         """Of a run that holds nothing else."""
@@ -265,12 +240,13 @@ class _Part:
             return ""
         return self._tree.attributes(pieces[0]).get(f"{self._w}fldCharType", "")
 
-    def _site(self, group: Sequence[_Item], number: int) -> Site | None:
-        base = _most(group)
+    def _site(self, group: Sequence[Item], number: int) -> Site | None:
+        base = most(group)
         tokens = [*self._tokens(group, base)]
         found = block(tokens, SYNTAX)
         if found is None:
             return None
+        found = replace(found, ordered=True) if crossing(group) else found
         segment = Segment(key="", line=number, block=found, source=found.raw)
         finish = partial(self._finish, before=group[0].before, base=base, after=group[-1].after)
         return Site(group[0].start, group[-1].end, segment, finish=finish)
@@ -282,7 +258,7 @@ class _Part:
     def _closing(self) -> str:
         return f"</{self._w}t></{self._w}r>"
 
-    def _tokens(self, items: Sequence[_Item], base: str) -> Iterator[Token]:
+    def _tokens(self, items: Sequence[Item], base: str) -> Iterator[Token]:
         """Written as if all were in one run of the `base` formatting."""
         current = base
         for item in items:
@@ -300,7 +276,7 @@ class _Part:
                 yield Token("close", self._closing + self._opening(base))
                 current = base
             if item.kind == "wrap":
-                own = _most(item.items)
+                own = most(item.items)
                 yield Token("open", self._closing + item.raw + self._opening(own))
                 yield from self._tokens(item.items, own)
                 yield Token("close", self._closing + item.closing + self._opening(base))
@@ -314,77 +290,6 @@ class _Part:
         empty = re.escape(f'<{self._w}t xml:space="preserve"></{self._w}t></{self._w}r>')
         format_ = rf"<{self._w}rPr>(?:(?!</?{self._w}rPr>).)*+</{self._w}rPr>"
         return re.sub(rf"<{self._w}r>(?:{format_})?{empty}", "", whole, flags=re.DOTALL)
-
-
-def _wrapped(item: _Item, text: str) -> _Item:
-    """A mark, where there is no text in it; what is parted in it is not wrapped, but parts."""
-    if _has(item, "break", "parted"):
-        item.kind = "parted"
-    elif not _has(item, "text"):
-        return _Item("mark", item.start, item.end, text[item.start : item.end])
-    return item
-
-
-def _has(item: _Item, *kinds: str) -> bool:
-    return any(each.kind in kinds or _has(each, *kinds) for each in item.items)
-
-
-def _paired(items: Sequence[_Item]) -> list[_Item]:
-    """What stands between two marks of one pair is wrapped in them, unless pairs overlap."""
-    done: list[_Item] = []
-    for item in items:
-        if item.kind == "end":
-            opened = next((i for i in reversed(range(len(done))) if done[i].kind == "start"), None)
-            if opened is not None and done[opened].pair == item.pair and _whole(done, opened + 1):
-                first = done[opened]
-                inside = done[opened + 1 :]
-                del done[opened:]
-                wrap = _Item("wrap", first.start, item.end, first.raw, closing=item.raw, items=inside)
-                if _has(wrap, "break", "parted"):
-                    done += [replace(first, kind="mark"), *inside, replace(item, kind="mark")]
-                elif _has(wrap, "text"):
-                    done.append(wrap)
-                else:
-                    raw = first.raw + "".join(_written(each) for each in inside) + item.raw
-                    done.append(_Item("mark", first.start, item.end, raw))
-                continue
-            item = replace(item, kind="mark")
-        done.append(item)
-    return [replace(each, kind="mark") if each.kind == "start" else each for each in done]
-
-
-def _whole(items: Sequence[_Item], first: int) -> bool:
-    """Whether no run goes on beyond these."""
-    inside = items[first:]
-    return not inside or (not inside[0].before and not inside[-1].after)
-
-
-def _written(item: _Item) -> str:
-    return item.raw + "".join(map(_written, item.items)) + item.closing
-
-
-def _groups(items: Sequence[_Item]) -> Iterator[list[_Item]]:
-    """What lies between breaks, from the first text to the last: marks at its ends stay where they are."""
-    own: list[_Item] = []
-    for item in [*items, _Item("break", 0, 0)]:
-        if item.kind not in ("break", "parted"):
-            own.append(item)
-            continue
-        worded = [i for i, each in enumerate(own) if each.kind in ("text", "wrap") or each.stands]
-        if worded:
-            yield own[worded[0] : worded[-1] + 1]
-        own = []
-        if item.kind == "parted":
-            yield from _groups(item.items)
-
-
-def _most(items: Sequence[_Item]) -> str:
-    """The formatting that most characters have."""
-    counts: Counter[str] = Counter()
-    for item in items:
-        if item.kind == "text":
-            counts[item.format] += len(item.raw.strip())
-    return counts.most_common(1)[0][0] if counts else ""
 
 
 FORMAT = WordFormat()

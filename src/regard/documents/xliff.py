@@ -43,23 +43,22 @@ class _Place:
 class Xliff:
     name = "xliff"
     endings = (".xlf", ".xliff")
-    settings = ("numbers",)
 
     def open(self, raw: bytes, file: str, settings: Mapping[str, object]) -> "OpenedXliff":
         tree = read_xml(raw, file)
         root = tree.root
         version = root.attributes.get("version", "")
         if root.name == "xliff" and root.space in SPACES_1 and version.startswith("1."):
-            return OpenedXliff(tree, 1, bool(settings.get("numbers")))
+            return OpenedXliff(tree, 1)
         if root.name == "xliff" and root.space in SPACES_2 and version.startswith("2."):
             check_2(tree)
-            return OpenedXliff(tree, 2, bool(settings.get("numbers")))
+            return OpenedXliff(tree, 2)
         what = f"<{root.name}> version {version!r} of namespace {root.space!r}"
         raise tree.error(root, "not XLIFF 1.2 or 2.x:", what, "write it as XLIFF 1.2 or 2.1")
 
 
 class OpenedXliff:
-    def __init__(self, tree: Tree, version: int, numbers: bool) -> None:
+    def __init__(self, tree: Tree, version: int) -> None:
         self._tree, self._version = tree, version
         root = tree.root
         self._files = root.named("file")
@@ -91,7 +90,7 @@ class OpenedXliff:
                     Segment(
                         key=f"{number}/{key}",
                         line=place.source.line,
-                        block=inline_block(raw, self._prefix, numbers=numbers),
+                        block=inline_block(raw, self._prefix),
                         source=raw,
                         target=target,
                         state=self._state(place, raw, target),

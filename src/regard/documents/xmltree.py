@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from xml.parsers import expat
 
 from regard.text import DataError, Origin
+from regard.text.charsets import check_encoding
 
 LARGEST = 256 * 1024 * 1024
 """Bytes of a file."""
@@ -143,6 +144,8 @@ def read_xml(raw: bytes, file: str) -> Tree:
         raise DataError(
             Origin(file, line), "invalid characters:", what, "save it in the encoding it names"
         ) from error
+    except UnicodeError as error:  # of encodings that cannot say where
+        raise DataError(Origin(file, 1), "invalid characters:", f"not {encoding}", FIX) from error
     data = text.encode()
     return Tree(_Reader(file, data).read(), file, data, encoding, bom)
 
@@ -156,9 +159,10 @@ def _encoding(raw: bytes, file: str) -> tuple[bytes, str]:
     declared = _DECLARED.match(raw[:200])
     name = "utf-8" if declared is None else declared[1].decode()
     try:
-        return b"", codecs.lookup(name).name
-    except LookupError as error:
+        check_encoding(name)
+    except ValueError as error:
         raise DataError(Origin(file, 1), "unknown encoding", repr(name), "save it as UTF-8") from error
+    return b"", codecs.lookup(name).name
 
 
 class _Reader:
@@ -171,6 +175,8 @@ class _Reader:
         parser.StartDoctypeDeclHandler = self._doctype
         self.root: Node | None = None
         self.open: list[Node] = []
+        self.texts: list[list[str]] = []
+        """Of each that is open: its characters so far."""
 
     def read(self) -> Node:
         try:
@@ -199,16 +205,18 @@ class _Reader:
         else:
             self.root = node
         self.open.append(node)
+        self.texts.append([])
 
     def _end(self, name: str) -> None:
         node = self.open.pop()
+        node.text = "".join(self.texts.pop())
         at = self.parser.CurrentByteIndex
         if self.data[node.inner - 2 : node.inner] != b"/>":  # such a one has no end tag
             node.inner_end, node.end = at, self.data.index(b">", at) + 1
 
     def _characters(self, text: str) -> None:
         if self.open:
-            self.open[-1].text += text
+            self.texts[-1].append(text)
 
     def _doctype(self, name: str, system: str | None, public: str | None, inside: bool) -> None:
         """A name of a document type is never followed."""

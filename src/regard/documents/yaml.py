@@ -181,7 +181,7 @@ def _sites(source: Source, scalar: _Scalar) -> Iterator[Site | Hole]:
 def _plain(text: str, flow: bool) -> str:
     """Without quotes, if it is the same string so."""
     text = _ESCAPES[None].pattern.sub(lambda found: _folded(found[0]), text)
-    unsafe = _UNSAFE.search(text) or (flow and re.search(r"[,\[\]{}]|:$", text))
+    unsafe = _UNSAFE.search(text) or (flow and re.search(r"[,\[\]{}]|:$|^[-?:]", text))
     return json.dumps(text, ensure_ascii=False) if unsafe or _OTHER.fullmatch(text) else text
 
 

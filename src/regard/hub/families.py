@@ -47,6 +47,8 @@ class Family:
     """Keys that would make it another network, with the values that do not."""
     metadata: str = ""
     """Keys of this family that say nothing about the computation, or are read elsewhere."""
+    doubles: Sequence[str] = ()
+    """Other names of one tensor, in files where it is written several times."""
     languages: Mapping[str, str] = field(default_factory=dict)
     """Codes of the languages that tokens are made for, by the name of the list."""
 
@@ -54,6 +56,13 @@ class Family:
     def layers(self) -> str:
         """Before the number of a layer, in the names of its tensors."""
         return next(name for name in self.body.values() if "#" in name).partition("#")[0]
+
+    def patterns(self) -> set[str]:
+        """The names of all tensors that any model of the family may have, without the prefix."""
+        tables = (self.body, *self.heads.values())
+        listed = [name for table in tables for found in table.values() for name in found.split()]
+        plain = [name.removesuffix("^T") for name in (*listed, *self.buffers, *self.doubles, *self.aliases)]
+        return {name.replace("*", kind) for name in plain for kind in ("weight", "bias")}
 
     def foreign(self, name: str, head: str) -> Theirs:
         """Their names, without the prefix, for one of ours."""

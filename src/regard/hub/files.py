@@ -91,15 +91,15 @@ def inside(folder: Path, name: Any, source: Path) -> Path:
     keeps what it links to)."""
     if not isinstance(name, str) or not _PLAIN.fullmatch(name):
         raise HubError(
-            f"{source}: {name!r} is no plain file name, and nothing outside the folder is read: do not use "
-            "this folder unless you know who made it"
+            f"{source}: {name!r:.60} is no plain file name, and nothing outside the folder is read: do not "
+            "use this folder unless you know who made it"
         )
     path = folder / name
     home, cache = folder.resolve(), (folder / ".." / ".." / "blobs").resolve()
     target = path.resolve()
     if not (target.is_relative_to(home) or target.is_relative_to(cache)):
         raise HubError(
-            f"{source}: {name!r} leads out of the folder, to {target}: do not use this folder unless you "
+            f"{source}: {name!r:.60} leads out of the folder, to {target}: do not use this folder unless you "
             "know who made it"
         )
     return path
@@ -129,11 +129,15 @@ def _read_shards(folder: Path) -> dict[str, Tensor]:
     for shard in sorted({str(place) for place in places.values()}):
         path = inside(folder, shard, index)
         if path.suffix != ".safetensors":
-            raise HubError(f"{index}: {shard!r} is no safetensors file, so it is not opened here; {_CONVERT}")
+            raise HubError(
+                f"{index}: {shard!r:.60} is no safetensors file, so it is not opened here; {_CONVERT}"
+            )
         held = _read_file(path)
         for name in (name for name, place in places.items() if place == shard):
             if name not in held:
-                raise HubError(f"{path}: no tensor {name!r}, where {INDEX} places it; copy the folder anew")
+                raise HubError(
+                    f"{path}: no tensor {name!r:.60}, where {INDEX} places it; copy the folder anew"
+                )
             tensors[name] = held[name]
     return tensors
 

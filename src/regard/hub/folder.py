@@ -9,8 +9,8 @@ import os
 import re
 import shutil
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -31,13 +31,15 @@ from regard.hub.files import (
     write_json,
     write_tensors,
 )
-from regard.hub.pickles import PICKLE
+from regard.hub.generation import FILE as GENERATION
+from regard.hub.generation import generation_facts, read_search
+from regard.hub.pickles import PICKLE, read_pickled
 from regard.hub.pieces import read_pieces, write_pieces
 from regard.hub.reading import Facts, Problem, read_encoder, read_head, read_problem, read_scored
 from regard.hub.sentences import MODULES, read_sentences, write_sentences
 from regard.hub.tokens import has_tokenizer, read_tokenizer, write_tokenizer
 from regard.hub.translators import TranslatorCheckpoint
-from regard.hub.weights import canonical, check_layers, read_weights, warn_left_out, write_names
+from regard.hub.weights import canonical, check_layers, check_names, read_weights, warn_left_out, write_names
 from regard.hub.writing import config_facts, family_of
 from regard.models.headed import HeadedConfig
 from regard.settings.models import (
@@ -49,9 +51,6 @@ from regard.settings.models import (
     TagConfig,
 )
 from regard.text import Tokenizer
-
-Read = Callable[[Path], dict[str, Tensor]]
-"""Of a folder, its tensors by their names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,19 +127,19 @@ def head_kind(folder: Path) -> str:
         return sentences.head.kind
     root = sentences.root if sentences else folder
     facts = Facts(root / "config.json", ENCODERS)
-    return facts.kind(() if facts.table.get("architectures") else _tensors(root, facts, read_tensors)[1])
+    return facts.kind(() if facts.table.get("architectures") else _tensors(root, facts)[1])
 
 
-def read_folder(folder: Path, read: Read = read_tensors) -> Checkpoint:
+def read_folder(folder: Path, *, pickle: bool = False) -> Checkpoint:
     """An encoder's folder as it is; nothing in it is executed. The attention weights' dropout is not taken
-    over: the fused kernels have none. A language model is refused: it has no encoder. `read` gives the
-    tensors: `regard.hub.pickles.read_pickled`, for a folder without safetensors."""
+    over: the fused kernels have none. A language model is refused: it has no encoder. With `pickle`, the
+    tensors are those of pytorch_model.bin."""
     folder = _checked(folder)
     sentences = read_sentences(folder)
     root = sentences.root if sentences else folder
     facts = Facts(root / "config.json", ENCODERS)
     family = facts.family
-    file, tensors = _tensors(root, facts, read)
+    file, tensors = _tensors(root, facts, pickle=pickle)
     head: HeadConfig
     labels: tuple[str, ...]
     if sentences and isinstance(sentences.head, ClassifyConfig):
@@ -181,7 +180,7 @@ def read_folder(folder: Path, read: Read = read_tensors) -> Checkpoint:
     )
 
 
-def read_decoder(folder: Path, read: Read = read_tensors) -> DecoderCheckpoint:
+def read_decoder(folder: Path, *, pickle: bool = False) -> DecoderCheckpoint:
     """A language model's folder, in the same way. generation_config.json is passed over: how to draw or
     search is the caller's choice."""
     folder = _checked(folder)
@@ -192,7 +191,7 @@ def read_decoder(folder: Path, read: Read = read_tensors) -> DecoderCheckpoint:
             f"{folder / MODULES}: a model for vectors of sentences, no language model; take the file out if "
             "you want the model below all the same"
         )
-    file, tensors = _tensors(folder, facts, read)
+    file, tensors = _tensors(folder, facts, pickle=pickle)
     config = decoders.read_decoder_config(facts, tied=decoders.tie(tensors, facts))
     weights, _ = read_weights(tensors, config, facts.family, file)
     warn_left_out(tensors, file)
@@ -203,21 +202,19 @@ def read_decoder(folder: Path, read: Read = read_tensors) -> DecoderCheckpoint:
     return DecoderCheckpoint(config=config, weights=weights, tokenizer=tokenizer, longest=longest)
 
 
-def read_translator(folder: Path, read: Read = read_tensors) -> TranslatorCheckpoint:
+def read_translator(folder: Path, *, pickle: bool = False) -> TranslatorCheckpoint:
     """A translator's folder, in the same way."""
     folder = _checked(folder)
     facts = Facts(folder / "config.json", TRANSLATORS)
     translators.check_architecture(facts)
     config = translators.read_translator_config(facts)
-    file = _weights_file(folder)
-    tensors = canonical(read(folder), facts.family, file, tied=True)
+    file, tensors = _read(folder, facts, pickle=pickle, tied=True)
     tensors = translators.one_name_each(tensors, facts, file)
     translators.check_depth(tensors, facts, file)
     weights, _ = read_weights(tensors, config, facts.family, file)
     warn_left_out(tensors, file)
     pieces = read_pieces(folder, facts.family, (config.encoder.vocabulary, config.decoder.vocabulary))
     translators.check_specials(facts, pieces.tokenizer)
-    beam, penalty = translators.read_search(folder, facts)
     rows = facts.count("rows", least=3)
     return TranslatorCheckpoint(
         config=config,
@@ -227,8 +224,7 @@ def read_translator(folder: Path, read: Read = read_tensors) -> TranslatorCheckp
         languages=pieces.languages,
         marks="source" if facts.family is MARIAN else "both",
         source_language=pieces.source_language,
-        beam=beam,
-        length_penalty=penalty,
+        **asdict(read_search(folder, facts, pieces.tokenizer)),
     )
 
 
@@ -238,10 +234,19 @@ def _checked(folder: Path) -> Path:
     return Path(folder)
 
 
-def _tensors(folder: Path, facts: Facts, read: Read) -> tuple[Path, dict[str, Tensor]]:
-    """The tensors, of as many layers as config.json says, and the file that errors about them name."""
+def _read(folder: Path, facts: Facts, *, pickle: bool, tied: bool) -> tuple[Path, dict[str, Tensor]]:
+    """The file that errors about the tensors name, and these."""
     file = _weights_file(folder)
-    tensors = canonical(read(folder), facts.family, file, tied=facts.tied)
+    if pickle:
+        found = read_pickled(folder, lambda names, path: check_names(names, facts.family, path))
+    else:
+        found = read_tensors(folder)
+    return file, canonical(found, facts.family, file, tied=tied)
+
+
+def _tensors(folder: Path, facts: Facts, *, pickle: bool = False) -> tuple[Path, dict[str, Tensor]]:
+    """The same, of as many layers as config.json says."""
+    file, tensors = _read(folder, facts, pickle=pickle, tied=facts.tied)
     check_layers(tensors, facts.family, facts.count("layers"), file)
     return file, tensors
 
@@ -314,7 +319,7 @@ def _write_decoder(checkpoint: DecoderCheckpoint, folder: Path) -> None:
     _check_sizes(checkpoint, config.vocabulary, config.positions.longest)
     model, _ = write_names(checkpoint.weights, config, GPT2)
     write_json(folder / "config.json", decoders.decoder_facts(config, body, tokenizer))
-    write_json(folder / "generation_config.json", decoders.generation_facts(tokenizer))
+    write_json(folder / GENERATION, decoders.generation_facts(tokenizer))
     write_tensors(folder / WEIGHTS, model)
     if tokenizer is not None:
         write_tokenizer(folder, tokenizer, longest=checkpoint.longest, segments=False, framed=False)
@@ -325,7 +330,8 @@ def _write_translator(checkpoint: TranslatorCheckpoint, folder: Path) -> None:
     family = translators.translator_family(checkpoint)
     model, _ = write_names(checkpoint.weights, checkpoint.config, family)
     write_json(folder / "config.json", translators.translator_facts(checkpoint, family))
-    write_json(folder / "generation_config.json", translators.generation_facts(checkpoint, family))
+    search = generation_facts(checkpoint, checkpoint.tokenizer, family.name, checkpoint.longest)
+    write_json(folder / GENERATION, search)
     write_tensors(folder / WEIGHTS, translators.their_shapes(model))
     write_pieces(
         folder,

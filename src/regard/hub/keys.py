@@ -48,8 +48,8 @@ def check_keys(
             raise HubError(f"{path}: {key}={value!r:.60} is not supported, only {bound[key][0]!r}")
         if key not in known and key not in bound and value not in (None, False, 0, "", [], {}):
             raise HubError(
-                f"{path}: {key}={value!r:.60} is not known, and may change what the model computes; take the "
-                "key out if it does not"
+                f"{path}: {repr(key)[1:-1]:.60}={value!r:.60} is not known, and may change what the model "
+                "computes; take the key out if it does not"
             )
 
 

@@ -55,6 +55,8 @@ def read_pieces(folder: Path, family: Family, rows: tuple[int, int]) -> Pieces:
         tokenizer, languages = _tokenizer(folder, family, facts)
     except HubError:
         raise
+    except ImportError as error:
+        raise HubError(f"{folder}: {error}") from error
     except Exception as error:  # tokenizers raises bare Exception
         raise HubError(f"{folder}: no tokenizer that can be read ({error}); {_COPY}") from error
     for own, most, key in (
@@ -98,7 +100,8 @@ def _marians(folder: Path, facts: Mapping[str, Any]) -> tuple[Tokenizer, tuple[s
         target=_read_model(folder / _TARGET),
         target_vocabulary=target,
     )
-    return Tokenizer(json.dumps(state)), tuple(languages)
+    # with one alone, transformers sets nothing before a source
+    return Tokenizer(json.dumps(state)), tuple(languages) if len(languages) > 1 else ()
 
 
 def _m2ms(folder: Path, facts: Mapping[str, Any]) -> tuple[Tokenizer, tuple[str, ...]]:

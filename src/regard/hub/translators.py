@@ -23,7 +23,8 @@ import torch
 from torch import Tensor
 
 from regard.hub.families import M2M100, MARIAN, TABLES, Family
-from regard.hub.files import HubError, HubWarning, read_table_if_there
+from regard.hub.files import HubError, HubWarning
+from regard.hub.generation import Search
 from regard.hub.reading import Facts
 from regard.hub.weights import check_layers
 from regard.hub.writing import require
@@ -63,8 +64,8 @@ _EPS = 1e-5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TranslatorCheckpoint:
-    """A translator of strangers in our words, or one of ours on the way to them."""
+class TranslatorCheckpoint(Search):
+    """A translator of strangers in our words, or one of ours on the way to them; and how it is searched."""
 
     config: Seq2SeqConfig
     weights: dict[str, Tensor]
@@ -78,9 +79,6 @@ class TranslatorCheckpoint:
     """Where it is told: before the source alone, or the source's there and the target's before the target."""
     source_language: str | None = None
     """What it reads unless told otherwise, where it has to be told."""
-    beam: int | None = None
-    """How many hypotheses its makers follow, where they say; 1 for greedy search."""
-    length_penalty: float | None = None
 
 
 def check_architecture(facts: Facts) -> None:
@@ -220,24 +218,12 @@ def _activation(facts: Facts) -> Activation:
 def check_specials(facts: Facts, tokenizer: Tokenizer) -> None:
     """That config.json and the tokenizer's files mean the same tokens."""
     target = tokenizer.target
-    for word, token in (("start", target.ids.start), ("end", target.ids.end)):
-        if facts.get(word) != token:
+    for word, token in (("start", target.ids.start), ("end", target.ids.end), ("pad", target.ids.pad)):
+        if type(facts.get(word)) is not int or facts.get(word) != token:
             raise HubError(
                 f"{facts.path}: {facts.family.keys[word]}={facts.get(word)!r:.60}, but in the vocabulary it "
                 f"is {token}: they are not of one model"
             )
-
-
-def read_search(folder: Path, facts: Facts) -> tuple[int | None, float | None]:
-    """num_beams and length_penalty, of generation_config.json or, in older folders, config.json."""
-    path = folder / "generation_config.json"
-    table = {**facts.table, **read_table_if_there(path)}
-    beam, penalty = table.get("num_beams"), table.get("length_penalty")
-    if beam is not None and (type(beam) is not int or not 1 <= beam <= 1024):
-        raise HubError(f"{path}: num_beams={beam!r:.60} must be a whole number from 1 to 1024")
-    if penalty is not None and (isinstance(penalty, bool) or not isinstance(penalty, int | float)):
-        raise HubError(f"{path}: length_penalty={penalty!r:.60} must be a number")
-    return beam, None if penalty is None else float(penalty)
 
 
 def translator_family(checkpoint: TranslatorCheckpoint) -> Family:
@@ -423,22 +409,6 @@ def translator_facts(checkpoint: TranslatorCheckpoint, family: Family) -> dict[s
         "tie_word_embeddings": True,
         "dtype": "float32",
     }
-
-
-def generation_facts(checkpoint: TranslatorCheckpoint, family: Family) -> dict[str, Any]:
-    """What generation_config.json says: where a translation begins and ends, what is never written, and how
-    it is searched for."""
-    tokens = checkpoint.tokenizer.target.ids
-    facts: dict[str, Any] = {
-        "decoder_start_token_id": tokens.start,
-        "pad_token_id": tokens.pad,
-        "eos_token_id": tokens.end,
-        "max_length": checkpoint.longest,
-        "num_beams": checkpoint.beam or 1,
-        "length_penalty": 1.0 if checkpoint.length_penalty is None else checkpoint.length_penalty,
-        "early_stopping": True,
-    }
-    return {**facts, "bad_words_ids": [[tokens.pad]]} if family is MARIAN else facts
 
 
 def _sizes(side: str, body: TransformerConfig, d_model: int) -> dict[str, int]:

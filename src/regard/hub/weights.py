@@ -23,13 +23,13 @@ def canonical(tensors: Mapping[str, Tensor], family: Family, where: Path, *, tie
     `tied`, the second is the one in use."""
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        plain = name.removeprefix(family.prefix)
-        for old, new in (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias")):
-            plain = plain.replace(old, new) if plain.endswith(old) else plain
-        if re.sub(r"\.\d+\.", ".#.", plain, count=1) in family.buffers:
+        plain, pattern = _plain(name, family)
+        if pattern in family.buffers:
             continue
         if plain in found and not torch.equal(found[plain], tensor):
-            raise HubError(f"{where}: {name} is there twice, with different values; save the model anew")
+            raise HubError(
+                f"{where}: {name!r:.60} is there twice, with different values; save the model anew"
+            )
         found[plain] = tensor
     for second, name in family.aliases.items():
         if second in found:
@@ -38,6 +38,25 @@ def canonical(tensors: Mapping[str, Tensor], family: Family, where: Path, *, tie
                 raise HubError(f"{where}: {second} and {name} should be one, but differ; save the model anew")
             found[name] = used
     return found
+
+
+def _plain(name: str, family: Family) -> tuple[str, str]:
+    """The name without prefix, and the same with # for the number of a layer."""
+    plain = name.removeprefix(family.prefix)
+    for old, new in (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias")):
+        plain = plain.removesuffix(old) + new if plain.endswith(old) else plain
+    return plain, re.sub(r"\.\d+\.", ".#.", plain, count=1)
+
+
+def check_names(names: Iterable[str], family: Family, where: Path) -> None:
+    """That some model of the family has such tensors."""
+    known = family.patterns()
+    for name in names:
+        if _plain(name, family)[1] not in known:
+            raise HubError(
+                f"{where}: a tensor {name!r:.60}, which no {family.stem} has; save the model anew without "
+                "it, in a place where you trust it"
+            )
 
 
 def check_layers(
@@ -140,8 +159,9 @@ def warn_left_out(tensors: Iterable[str], where: Path) -> None:
     names = sorted(tensors)
     if names:
         more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+        listed = ", ".join(f"{name!r:.60}" for name in names[:8])
         warnings.warn(
-            f"{where}: tensors that no part here takes were left out: {', '.join(names[:8])}{more}",
+            f"{where}: tensors that no part here takes were left out: {listed}{more}",
             HubWarning,
             stacklevel=3,
         )

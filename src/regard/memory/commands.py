@@ -41,7 +41,15 @@ def import_memory(
         if glossary:
             if source is None or target is None:
                 raise ConfigError("--glossary: terms of which languages? Give --source and --target")
-            count, skipped = import_glossary(file, memory, source, target, on_error=on_error)
+            count, skipped = import_glossary(
+                file,
+                memory,
+                source,
+                target,
+                encoding=encoding,
+                separator=check_separator(separator),
+                on_error=on_error,
+            )
             _say(console, f"{count:,} terms into {memory}")
         else:
             settings = ImportSettings(

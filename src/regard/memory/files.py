@@ -1,11 +1,13 @@
-"""Memories as files: TMX, TSV and CSV, in and out.
+"""Memories as files: TMX, TSV and CSV, in and out; XLIFF and PO in.
 
 A table has a text and its translation in its first two columns or, with a header, under the names `source`
-and `target` (or their languages: en, de), and then maybe source_language, target_language, date and author.
+and `target` (or their languages: en, de-DE), and then maybe source_language, target_language, date and
+author.
 """
 
 import csv
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -14,14 +16,25 @@ from typing import TextIO
 
 from regard.config import ConfigError
 from regard.disk import full_disk
+from regard.memory.documents import is_bilingual, scan_document
 from regard.memory.rows import ending, scan_rows
 from regard.memory.segments import Imported, Segment
 from regard.memory.store import Memory
 from regard.text.records import DataError, OnError, Origin, Skipped, sift
-from regard.text.tmx import Tags, Unit, Variant, normal_language, same_language, scan_tmx, write_tmx
+from regard.text.tmx import (
+    Tags,
+    Unit,
+    Variant,
+    normal_date,
+    normal_language,
+    same_language,
+    scan_tmx,
+    write_tmx,
+)
 
 COLUMNS = ("source", "target", "source_language", "target_language", "date", "author")
 ENDINGS = (".tmx", ".tsv", ".csv")
+_BETWEEN = re.compile(r"[\t\r\n]+")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,12 +80,12 @@ def import_file(
 
 
 def read_segments(path: str | Path, settings: ImportSettings) -> Iterator[Segment | DataError]:
-    """Of a TMX, TSV or CSV file, which is known by its name."""
+    """Of a TMX, TSV or CSV file, or of a translated document; its name tells which."""
     kind = ending(path)
+    if kind not in ENDINGS and is_bilingual(str(path)):
+        return scan_document(str(path), settings.source, settings.target)
     if kind not in ENDINGS:
-        raise ConfigError(
-            f"{path}: a memory is read from {', '.join(ENDINGS)} (or those in .gz, .xz, .bz2, .zip)"
-        )
+        raise ConfigError(f"{path}: a memory is read from {', '.join(ENDINGS)}, .xlf and .po (packed or not)")
     return _from_tmx(path, settings) if kind == ".tmx" else _from_table(path, settings)
 
 
@@ -91,24 +104,42 @@ def _from_tmx(path: str | Path, settings: ImportSettings) -> Iterator[Segment | 
             )
         own = unit.variant(settings.source or unit.source)
         if len(present) < 20:
-            present |= {each.language for each in unit.variants}
-        for other in unit.variants if own is not None else ():
-            wanted = settings.target is None or same_language(other.language, settings.target)
-            if own is not None and other is not own and wanted:
-                found = True
-                yield Segment(own.text, other.text, own.language, other.language, unit.date, unit.author)
+            present |= {each.language for each in unit.variants if each.language}
+        for other in _targets(unit, own, settings.target):
+            fault = unit.fault(own, other)
+            found = found or fault is not None or other is not None
+            if fault is not None:
+                yield fault
+            elif own is not None and other is not None:
+                date, author = other.date or own.date, other.author or own.author
+                yield Segment(own.text, other.text, own.language, other.language, date, author)
     if present and not found:
         languages = f"{settings.source or 'the source language'!r} and {settings.target or 'another'!r}"
         remedy = f"there is {', '.join(sorted(present))}"
         raise DataError(Origin(str(path)), f"no unit has {languages}", remedy=remedy)
 
 
+def _targets(unit: Unit, own: Variant | None, target: str | None) -> Sequence[Variant | None]:
+    """What is to be learned of a unit: its variants of this language or, without one, of all others than the
+    source's; None for one that is not there."""
+    if own is None or own.fault is not None:
+        return (None,)
+    others = [
+        each for each in unit.variants if normal_language(each.language) != normal_language(own.language)
+    ]
+    if target is not None:
+        return [each for each in others if same_language(each.language, target)] or (None,)
+    return [each for each in others if each.language and not same_language(each.language, own.language)]
+
+
 def _from_table(path: str | Path, settings: ImportSettings) -> Iterator[Segment | DataError]:
-    known = {name: {name} for name in COLUMNS}
-    for name, code in (("source", settings.source), ("target", settings.target)):
-        known[name] |= {code.lower()} if code else set()
     rows = scan_rows(
-        path, known, COLUMNS[:2], encoding=settings.encoding or "utf-8", separator=settings.separator
+        path,
+        {name: {name} for name in COLUMNS},
+        COLUMNS[:2],
+        languages=(settings.source, settings.target),
+        encoding=settings.encoding or "utf-8",
+        separator=settings.separator,
     )
     for row in rows:
         if isinstance(row, DataError):
@@ -121,13 +152,13 @@ def _from_table(path: str | Path, settings: ImportSettings) -> Iterator[Segment 
         if not (cells["source"] and cells["target"]):
             yield DataError(row.origin, "an empty cell", "where a text and its translation are needed")
             continue
+        try:
+            date = normal_date(cells["date"])
+        except ValueError:
+            yield DataError(row.origin, "a date that is not YYYYMMDDTHHMMSSZ", f"({cells['date']!r:.40})")
+            continue
         yield Segment(
-            cells["source"],
-            cells["target"],
-            str(languages[0]),
-            str(languages[1]),
-            cells["date"],
-            cells["author"],
+            cells["source"], cells["target"], str(languages[0]), str(languages[1]), date, cells["author"]
         )
 
 
@@ -168,7 +199,7 @@ def _write_table(out: TextIO, segments: Iterator[Segment], kind: str) -> int:
         if kind == ".csv":
             written.writerow(row)
         else:
-            out.write("\t".join(" ".join(cell.split()) for cell in row) + "\n")
+            out.write("\t".join(_BETWEEN.sub(" ", cell) for cell in row) + "\n")
     return count
 
 

@@ -35,12 +35,6 @@ class Index:
     starts: Int[np.ndarray, "sources_and_one"]
     lengths: Int[np.ndarray, "sources"]
 
-    @classmethod
-    def of(cls, tokens: Int[np.ndarray, "words"], lengths: Int[np.ndarray, "sources"]) -> "Index":
-        lengths = lengths.astype(np.int64)
-        starts = np.concatenate([[0], lengths.cumsum()])
-        return cls(tokens, starts, lengths)
-
     def nearest(
         self,
         query: Sequence[int],

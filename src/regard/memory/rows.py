@@ -2,11 +2,13 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 
-from regard.text.files import COMPRESSED, LONGEST, scan
+from regard.text.files import COMPRESSED, LONGEST, LineError, scan
 from regard.text.records import DataError, Origin
 from regard.text.tables import Row, split_plain, split_quoted
+from regard.text.tmx import normal_language, same_language
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +30,19 @@ def scan_rows(
     known: Mapping[str, Collection[str]],
     plain: Sequence[str],
     *,
+    languages: tuple[str | None, str | None] = (None, None),
     encoding: str = "utf-8",
     separator: str | None = None,
 ) -> Iterator[Named | DataError]:
-    """Rows of a file. `known` has the names that a header may use for each column; if the first row has names
-    for the first two of `plain`, it is a header, and else columns are taken to be `plain`, in this order."""
+    """Rows of a file. `known` has the names that a header may use for each column, and the first two of
+    `plain` may be called by their `languages`; if the first row has names for these two, it is a header, and
+    else columns are taken to be `plain`, in this order. Without a `separator`, that of CSV is a comma or, if
+    the first line has none, a semicolon or a tab."""
     file, quoted = str(path), ending(path) == ".csv"
     lines = scan(path, LONGEST, encoding=encoding)
-    mark = separator or ("," if quoted else "\t")
+    first = [*islice(lines, 1)]
+    mark = separator or (_separator(first) if quoted else "\t")
+    lines = chain(first, lines)
     rows = split_quoted(lines, file, mark) if quoted else split_plain(lines, file, mark)
     names: list[str | None] | None = None
     for row in rows:
@@ -43,7 +50,7 @@ def scan_rows(
             yield row
             continue
         if names is None:
-            names = _header(row, known, plain)
+            names = _header(row, known, plain, languages)
             if names is not None:
                 continue
             names = [*plain]
@@ -54,7 +61,23 @@ def scan_rows(
         yield Named({name: own.get(name, "") for name in known}, row.origin)
 
 
-def _header(row: Row, known: Mapping[str, Collection[str]], plain: Sequence[str]) -> list[str | None] | None:
+def _separator(first: Sequence[str | LineError]) -> str:
+    line = "".join(each for each in first if isinstance(each, str))
+    return next((mark for mark in ",;\t" if mark in line), ",")
+
+
+def _header(
+    row: Row,
+    known: Mapping[str, Collection[str]],
+    plain: Sequence[str],
+    languages: tuple[str | None, str | None],
+) -> list[str | None] | None:
     cells = [str(cell).strip().lower().replace(" ", "_") for cell in row.cells]
     names = [next((name for name, own in known.items() if cell in own), None) for cell in cells]
+    for same in (lambda cell, code: normal_language(cell) == normal_language(code), same_language):
+        for name, code in zip(plain, languages, strict=False):
+            if code and name not in names:
+                place = next((i for i, cell in enumerate(cells) if not names[i] and same(cell, code)), None)
+                if place is not None:
+                    names[place] = name
     return names if set(plain[:2]) <= set(names) else None

@@ -1,9 +1,14 @@
 """What a memory keeps, and what it gives."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from regard.memory.words import EXACT
+from regard.text.tmx import normal_language, same_language
+
+Languages = tuple[str | None, str | None]
+"""The source's and the target's; None where it is not known."""
 
 
 class MemoryFileError(ValueError):
@@ -59,3 +64,24 @@ class Imported:
     @property
     def total(self) -> int:
         return self.new + self.replaced + self.known
+
+
+def chosen_pairs(
+    pairs: Iterable[tuple[str, str]], wanted: Languages, likely: Languages = (None, None)
+) -> list[tuple[str, str]]:
+    """Those of the languages that are wanted. Where one is not said, those that cannot be the `likely` one
+    are left out, and those that are come before others."""
+    source, target = (None if said else code for said, code in zip(wanted, likely, strict=True))
+    found = [pair for pair in pairs if _all(same_language, pair, wanted)]
+    found = [pair for pair in found if _all(may_be_same, pair, (source, target))]
+    return [pair for pair in found if _all(same_language, pair, (source, target))] or found
+
+
+def _all(same: Callable[[str, str], bool], pair: tuple[str, str], codes: Languages) -> bool:
+    return all(code is None or same(own, code) for own, code in zip(pair, codes, strict=True))
+
+
+def may_be_same(one: str, other: str) -> bool:
+    """Of codes of different lists, as de and deu_Latn are, nobody knows."""
+    first, second = (normal_language(code).partition("-")[0] for code in (one, other))
+    return first == second or len(first) != len(second)

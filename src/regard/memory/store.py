@@ -1,10 +1,4 @@
-"""A translation memory and its glossary in one SQLite file.
-
-    sources    every distinct source once, by its language
-    targets    its translations
-    blocks     the words of all sources as numbers, in the order of their ids: what `Index` is made of
-    postings   for each token (a word, the first time or a later one), the sources that have it
-    terms      the glossary
+"""A translation memory and its glossary in one SQLite file; `schema.py` has its tables.
 
 The file is in WAL mode: many may read while one writes, and each sees whole imports only. What is written at
 once is one transaction, so a process that is killed leaves the file as it was before.
@@ -12,65 +6,25 @@ once is one transaction, so a process that is killed leaves the file as it was b
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from regard.memory.index import Index
+from regard.memory.loaded import Loaded
 from regard.memory.named import NamedGlossary, put_named, read_named, remove_named
-from regard.memory.segments import Imported, Match, MemoryFileError, Segment
+from regard.memory.schema import APPLICATION, OLDER, VERSION, create, kind_and_version, upgrade
+from regard.memory.segments import Imported, Languages, Match, MemoryFileError, Segment, chosen_pairs
 from regard.memory.words import EXACT, MOST, words
 from regard.memory.writing import Import, same_sources
 from regard.text.tmx import normal_language, same_language
 
 NEAR = 70
 """The lowest score that is worth showing, unless told otherwise."""
-APPLICATION = 0x52474D54
-VERSION = 1
 PATIENCE = 60
 """Seconds to wait for another who writes."""
-
-SCHEMA = """
-CREATE TABLE sources (
-    id INTEGER PRIMARY KEY, language TEXT NOT NULL, hash INTEGER NOT NULL, text TEXT NOT NULL
-);
-CREATE INDEX sources_by_hash ON sources (hash);
-CREATE TABLE targets (
-    id INTEGER PRIMARY KEY, source INTEGER NOT NULL REFERENCES sources (id), language TEXT NOT NULL,
-    text TEXT NOT NULL, date TEXT NOT NULL, author TEXT NOT NULL
-);
-CREATE INDEX targets_by_source ON targets (source);
-CREATE TABLE words (id INTEGER PRIMARY KEY, word TEXT NOT NULL UNIQUE);
-CREATE TABLE postings (
-    token INTEGER NOT NULL, first INTEGER NOT NULL, count INTEGER NOT NULL, ids BLOB NOT NULL
-);
-CREATE UNIQUE INDEX postings_by_token ON postings (token, first);
-CREATE TABLE blocks (first INTEGER PRIMARY KEY, lengths BLOB NOT NULL, tokens BLOB NOT NULL);
-CREATE TABLE terms (
-    id INTEGER PRIMARY KEY, source TEXT NOT NULL, target TEXT NOT NULL, term TEXT NOT NULL,
-    translation TEXT NOT NULL, letters TEXT NOT NULL
-);
-CREATE UNIQUE INDEX terms_by_term ON terms (source, target, term);
-"""
-
-
-@dataclass(slots=True)
-class _Loaded:
-    """What is kept of the file while nobody changes it."""
-
-    version: int
-    index: Index
-    languages: list[str]
-    codes: np.ndarray
-    """For each source, the place of its language in the list."""
-    postings: dict[int, np.ndarray] = field(default_factory=dict)
-    counts: dict[int, int] = field(default_factory=dict)
-    allowed: dict[str, np.ndarray | None] = field(default_factory=dict)
 
 
 class Memory:
@@ -91,7 +45,6 @@ class Memory:
                 f"{path}: no such memory; make one with regard memory import FILE.tmx {path}"
             )
         self._lock = threading.RLock()
-        self._loaded: _Loaded | None = None
         mode = "rwc" if create else "rw"
         where = f"{self.path.absolute().as_uri()}?mode={mode}"
         with self._told():
@@ -103,30 +56,42 @@ class Memory:
             except BaseException:
                 self._file.close()
                 raise
+        self._loaded = Loaded(self._file)
 
-    def _prepare(self, create: bool) -> None:
+    def _prepare(self, may_create: bool) -> None:
         with self._reading():
             empty = not self._file.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
-            (kind,) = self._file.execute("PRAGMA application_id").fetchone()
-            (version,) = self._file.execute("PRAGMA user_version").fetchone()
-        if kind != APPLICATION and not (create and empty and kind == 0):
+            kind, version = kind_and_version(self._file)
+        new = kind == 0 and empty and may_create
+        if kind != APPLICATION and not new:
             raise MemoryFileError(f"{self.path}: a database, but no memory of regard; name another file")
-        if kind == APPLICATION and version != VERSION:
+        if not new and version not in (VERSION, *OLDER):
             raise MemoryFileError(
                 f"{self.path}: a memory of version {version}, and this regard reads {VERSION}; export it to "
                 "TMX with the regard that wrote it, and import that"
             )
         self._file.execute("PRAGMA synchronous = FULL")
-        if kind != APPLICATION:
-            self._file.execute("PRAGMA journal_mode = WAL")
+        if new:
+            self._patiently("PRAGMA journal_mode = WAL")
+        if new or version != VERSION:
             with self._writing():
-                if (
-                    self._file.execute("PRAGMA application_id").fetchone()[0] != APPLICATION
-                ):  # another was quicker
-                    for statement in filter(str.strip, SCHEMA.split(";")):
-                        self._file.execute(statement)
-                    self._file.execute(f"PRAGMA user_version = {VERSION}")
-                    self._file.execute(f"PRAGMA application_id = {APPLICATION}")
+                kind, version = kind_and_version(self._file)  # another may have been quicker
+                if kind != APPLICATION:
+                    create(self._file)
+                elif version != VERSION:
+                    upgrade(self._file)
+
+    def _patiently(self, statement: str) -> None:
+        """One that SQLite does not wait with itself while another has the file."""
+        until = time.monotonic() + PATIENCE
+        while True:
+            try:
+                self._file.execute(statement)
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > until:
+                    raise
+                time.sleep(0.02)
 
     def close(self) -> None:
         self._file.close()
@@ -155,10 +120,11 @@ class Memory:
             self._file.execute(f"BEGIN {kind}")
             try:
                 yield
+                self._file.execute("COMMIT")
             except BaseException:
-                self._file.execute("ROLLBACK")
+                if self._file.in_transaction:  # a full disk has ended it already
+                    self._file.execute("ROLLBACK")
                 raise
-            self._file.execute("COMMIT")
 
     def _reading(self) -> Any:
         return self._transaction("DEFERRED")
@@ -174,19 +140,17 @@ class Memory:
         progress: Callable[[int], object] | None = None,
     ) -> Imported:
         """All of them or, where something is raised, none. Of several translations of a text the newest stays
-        (of equally old ones, the last), or all that differ, with `keep_all`."""
+        (of equally old ones, the last), or all that differ, with `keep_all`. One without a date is as new as
+        its import."""
         with self._writing():
             return Import(self._file, keep_all).take(segments, progress)
 
     def exact(self, text: str, source: str, target: str) -> Match | None:
-        """The newest translation of this very text."""
+        """The translation of this very text: of languages that are spelled as they are here, before others
+        that match; then the newest."""
         with self._reading():
-            found = [
-                match
-                for id in same_sources(self._file, text, None)
-                for match in self._matches(id, EXACT, source, target)
-            ]
-        return max(found, key=lambda match: match.date, default=None)
+            found = self._matches(same_sources(self._file, text, None), EXACT, source, target)
+        return next(iter(found), None)
 
     def search(
         self,
@@ -199,92 +163,44 @@ class Memory:
         exact: bool = True,
     ) -> list[Match]:
         """The nearest texts of the source language and their translations, best first; of equals, those that
-        came first. At most `limit` of them, each with `at_least` this score. Languages match as en and en-US
-        do. Without `exact`, others than the text itself."""
+        came first, and of the text itself in the order of `exact`. At most `limit` of them, each with
+        `at_least` this score. Languages match as en and en-US do. Without `exact`, others than the text
+        itself."""
         if not 1 <= at_least <= EXACT:
             raise ValueError(f"at_least={at_least} must be between 1 and {EXACT}")
         if limit < 1:
             raise ValueError(f"limit={limit} must be at least 1")
         with self._reading():
             same = same_sources(self._file, text, None)
-            found = [
-                (EXACT, id, each)
-                for id in (same if exact else ())
-                for each in self._matches(id, EXACT, source, target)
-            ]
+            best = self._matches(same, EXACT, source, target) if exact else []
+            near: list[tuple[int, int, Match]] = []
             query = words(text)
-            if 0 < len(query) <= MOST and at_least < EXACT:
-                for id, score in self._near(query, source, at_least, partial(_floor, found, limit)):
+            if 0 < len(query) <= MOST and at_least < EXACT and len(best) < limit:
+                self._loaded.refresh(self.version)
+                floor = partial(_floor, near, limit - len(best))
+                for id, score in self._loaded.near(query, source, at_least, floor):
                     if id not in same:
                         own = min(score, EXACT - 1)
-                        found += [(own, id, each) for each in self._matches(id, own, source, target)]
-        found.sort(key=lambda each: (-each[0], each[1]))
-        return [match for _, _, match in found[:limit]]
+                        near += [(-own, id, each) for each in self._matches([id], own, source, target)]
+        near.sort(key=lambda each: each[:2])
+        return [*best, *(match for _, _, match in near)][:limit]
 
-    def _near(
-        self, query: Sequence[str], source: str, at_least: int, floor: Callable[[], int]
-    ) -> Iterator[tuple[int, int]]:
-        loaded = self._load()
-        ids = [
-            self._file.execute("SELECT id FROM words WHERE word = ?", (word,)).fetchone() for word in query
-        ]
-        numbers = [-1 if found is None else found[0] for found in ids]
-        found = loaded.index.nearest(
-            numbers,
-            partial(self._postings, loaded),
-            partial(self._count, loaded),
-            self._allowed(loaded, source),
-            at_least,
-            floor,
-        )
-        return ((place + 1, score) for place, score in found)  # ids are counted from 1
-
-    def _load(self) -> _Loaded:
-        version = self.version
-        if self._loaded is None or self._loaded.version != version:
-            blocks = self._file.execute("SELECT lengths, tokens FROM blocks ORDER BY first").fetchall()
-            lengths = np.frombuffer(b"".join(block[0] for block in blocks), dtype="<u1")
-            tokens = np.frombuffer(b"".join(block[1] for block in blocks), dtype="<u4")
-            own = self._file.execute("SELECT language FROM sources ORDER BY id")
-            places: dict[str, int] = {}
-            codes = np.fromiter((places.setdefault(code, len(places)) for (code,) in own), dtype=np.uint16)
-            index = Index.of(tokens, lengths)
-            self._loaded = _Loaded(version, index, [*places], codes)
-        return self._loaded
-
-    def _postings(self, loaded: _Loaded, token: int) -> np.ndarray:
-        if token not in loaded.postings:
-            rows = self._file.execute("SELECT ids FROM postings WHERE token = ? ORDER BY first", (token,))
-            loaded.postings[token] = np.frombuffer(b"".join(row[0] for row in rows), dtype="<u4")
-        return loaded.postings[token]
-
-    def _count(self, loaded: _Loaded, token: int) -> int:
-        if token not in loaded.counts:
-            (count,) = self._file.execute(
-                "SELECT coalesce(sum(count), 0) FROM postings WHERE token = ?", (token,)
-            ).fetchone()
-            loaded.counts[token] = count
-        return loaded.counts[token]
-
-    def _allowed(self, loaded: _Loaded, source: str) -> np.ndarray | None:
-        """Which sources are of this language; None for all."""
-        code = normal_language(source)
-        if code not in loaded.allowed:
-            right = np.array([same_language(each, code) for each in loaded.languages], dtype=bool)
-            loaded.allowed[code] = None if right.all() else right[loaded.codes]
-        return loaded.allowed[code]
-
-    def _matches(self, id: int, score: int, source: str, target: str) -> list[Match]:
+    def _matches(self, ids: Sequence[int], score: int, source: str, target: str) -> list[Match]:
+        """Translations of these sources: languages spelled as they are asked for first, then the newest."""
         rows = self._file.execute(
-            "SELECT s.text, s.language, t.text, t.language, t.date, t.author FROM targets t "
-            "JOIN sources s ON s.id = t.source WHERE s.id = ? ORDER BY t.date DESC, t.id DESC",
-            (id,),
+            "SELECT s.text, t.text, s.language, t.language, t.date, t.author FROM targets t JOIN sources s "
+            f"ON s.id = t.source WHERE s.id IN ({','.join('?' * len(ids))}) ORDER BY t.as_of DESC, t.id DESC",
+            ids,
         )
-        return [
-            Match(text, found, score, own, other, date, author)
-            for text, own, found, other, date, author in rows
+        wanted = normal_language(source), normal_language(target)
+        found = [
+            Match(text, translation, score, own, other, date, author)
+            for text, translation, own, other, date, author in rows
             if same_language(own, source) and same_language(other, target)
         ]
+        return sorted(
+            found, key=lambda each: (each.source_language != wanted[0], each.target_language != wanted[1])
+        )
 
     def segments(self, source: str | None = None, target: str | None = None) -> Iterator[Segment]:
         """All, or those of these languages, in the order in which their sources came: as they are when the
@@ -314,16 +230,20 @@ class Memory:
             )
             return {(source, target): count for source, target, count in rows}
 
-    def pair(self, source: str | None = None, target: str | None = None) -> tuple[str, str]:
-        """The languages that are meant: those that are given and, where it has one pair only, its own."""
+    def pair(
+        self, source: str | None = None, target: str | None = None, *, likely: Languages = (None, None)
+    ) -> tuple[str, str]:
+        """The languages that are meant: those that are given and, where it has one such pair only, its own;
+        of several, the `likely` one."""
         if source is not None and target is not None:
             return source, target
         pairs = [*self.pairs()]
-        if len(pairs) != 1:
+        found = chosen_pairs(pairs, (source, target), likely)
+        if len(found) != 1:
             listed = ", ".join(f"{one} -> {other}" for one, other in pairs) or "no segments"
             remedy = "give the source's and the target's"
             raise MemoryFileError(f"{self.path}: which languages? It has {listed}: {remedy}")
-        return source or pairs[0][0], target or pairs[0][1]
+        return source or found[0][0], target or found[0][1]
 
     def add_terms(self, source: str, target: str, rows: Iterable[tuple[str, str, str]]) -> int:
         """Terms, their translations and whether case counts, of a pair of languages, all or none; the last of
@@ -401,4 +321,4 @@ def _floor(found: list[tuple[int, int, Match]], limit: int) -> int:
     """What a source must reach to be among the best."""
     if len(found) < limit:
         return 0
-    return sorted((score for score, _, _ in found), reverse=True)[limit - 1]
+    return -sorted(score for score, _, _ in found)[limit - 1]

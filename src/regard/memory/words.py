@@ -3,54 +3,30 @@
     score = 100 * (longest - distance) // longest        0 to 100, rounded down
 
 `distance` is the fewest words inserted, deleted or exchanged that make one text of the other (Levenshtein
-1966); `longest` is how many words the longer one has. A word is a run of letters and digits, a sign, or one
-character of a script without spaces. Case does not count, but then the score is 99: 100 is kept for texts
-that are the same, but for blanks and Unicode's ways to write one character.
+1966); `longest` is how many words the longer one has. `regard.text.words` says what a word is. Case does not
+count, but then the score is 99: 100 is kept for texts that are the same, but for blanks and Unicode's ways to
+write one character.
 """
 
-import re
 import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
 from regard.config import ConfigError
-from regard.text.splitting import spaceless
+from regard.text.words import words
+
+__all__ = ["EXACT", "MOST", "WORD", "levenshtein", "normal", "occurrences", "percent", "score", "words"]
 
 EXACT = 100
 MOST = 255
 """Words of a text that near matches are looked for; a longer one is found only if it is the same."""
 WORD = (1 << 24) - 1
 """The bits of a token that are its word."""
-_WORDS = re.compile(r"\w+|[^\w\s]")
 
 
 def normal(text: str) -> str:
     """What is compared for an exact match."""
     return " ".join(unicodedata.normalize("NFC", text).split())
-
-
-def words(text: str) -> list[str]:
-    found: list[str] = []
-    for word in _WORDS.findall(normal(text).casefold()):
-        if word.isascii() or not any(map(spaceless, word)):
-            found.append(word)
-        else:
-            found += _characters(word)
-    return found
-
-
-def _characters(word: str) -> list[str]:
-    """Each character of a script without spaces; runs of others stay whole."""
-    found: list[str] = []
-    joined = False
-    for char in word:
-        alone = spaceless(char)
-        if joined and not alone:
-            found[-1] += char
-        else:
-            found.append(char)
-        joined = not alone
-    return found
 
 
 def percent(distance: int, longest: int) -> int:

@@ -80,17 +80,39 @@ def adapt(model: nn.Module, config: AdapterConfig) -> None:
         setattr(part, name, LowRank(getattr(part, name), config.rank, config.alpha))
 
 
-def with_adapters(model: Model, config: AdapterConfig, weights: Mapping[str, Tensor]) -> Model:
-    """A model with these adapters; all other weights are those of the model given, not copies of them."""
-    kept: list[Any] = [*model.parameters(), *model.buffers()]
-    copied = copy.deepcopy(model, {id(each): each for each in kept})
-    for path, name, part in [*places(copied, config)]:
+def check_weights(model: nn.Module, config: AdapterConfig, weights: Mapping[str, Tensor]) -> None:
+    """That there is one for each place in the model, of its shape, and none besides."""
+    wanted: dict[str, tuple[int, int]] = {}
+    for path, name, part in places(model, config):
         base = getattr(part, name)
         if not isinstance(base, nn.Linear):
             raise ValueError(
                 f"{path} is a {type(base).__name__}: adapters stand beside the weights as they were trained; "
                 "load the model in float32 or bfloat16"
             )
+        wanted |= {
+            f"{path}.down": (config.rank, base.in_features),
+            f"{path}.up": (base.out_features, config.rank),
+        }
+    missing, extra = sorted(wanted.keys() - weights.keys()), sorted(weights.keys() - wanted.keys())
+    if missing or extra:
+        raise ValueError(
+            f"not the adapters of this model: missing {missing[:3]!r:.200}, unknown {extra[:3]!r:.200}"
+        )
+    for name, shape in wanted.items():
+        if tuple(weights[name].shape) != shape:
+            raise ValueError(
+                f"{name} has the shape {list(weights[name].shape)!r:.60}, where {list(shape)} belongs"
+            )
+
+
+def with_adapters(model: Model, config: AdapterConfig, weights: Mapping[str, Tensor]) -> Model:
+    """A model with these adapters; all other weights are those of the model given, not copies of them."""
+    check_weights(model, config, weights)
+    kept: list[Any] = [*model.parameters(), *model.buffers()]
+    copied = copy.deepcopy(model, {id(each): each for each in kept})
+    for path, name, part in [*places(copied, config)]:
+        base = getattr(part, name)
         own = LowRank(base, config.rank, config.alpha)
         with torch.no_grad():
             own.down.copy_(weights[f"{path}.down"])

@@ -6,6 +6,7 @@ and hold Python's lock. The values are the same to the last bit, but for the nor
 order than torch's, and are off by rounding. tests/decode/test_passes.py holds the two equal.
 """
 
+import ctypes
 from collections.abc import Sequence
 from typing import Any, Literal, cast
 from weakref import WeakKeyDictionary
@@ -32,8 +33,8 @@ EVERYWHERE = (
 """Hooks of all modules."""
 
 
-_known: "WeakKeyDictionary[Stack, DecoderPasses | None]" = WeakKeyDictionary()
-"""Described once."""
+_known: "WeakKeyDictionary[Stack, DecoderPasses]" = WeakKeyDictionary()
+"""Described once, and again when a part or a weight has been replaced."""
 
 
 class DecoderPasses:
@@ -42,11 +43,17 @@ class DecoderPasses:
         modules = [*stack.modules()]
         products = [each for each in modules if isinstance(each, PackedLinear | QuantizedLinear)]
         heads = [each for each in modules if isinstance(each, SelfAttention | CrossAttention)]
-        # What must outlive its address.
-        self._kept = [each.products for each in products], [*stack.parameters()]
+        layers, last = _described(stack)
+        self.described = bytes(layers), bytes(last)
+        norms = [each for each in modules if isinstance(each, LayerNorm | RMSNorm)]
+        # What must outlive its address. `double()` gives a parameter other memory; what was detached stays.
+        self._kept = (
+            [each.products for each in products],
+            [weight.detach() for norm in norms for weight in norm.parameters()],
+        )
         self._passes = native.Passes(
-            [_layer(layer) for layer in stack.each],
-            None if stack.final_norm is None else _norm(stack.final_norm),
+            layers,
+            last,
             pre=stack.each[0].attention_residual.place == "pre",
             widest=max(each.out_features for each in products),
             found=max(each.heads * each.d_value for each in heads),
@@ -60,9 +67,13 @@ class DecoderPasses:
     @classmethod
     def of(cls, stack: Stack) -> "DecoderPasses | None":
         """None if it has a part without a counterpart in C."""
-        if stack not in _known:
-            _known[stack] = cls(stack) if _has_counterpart(stack) else None
-        return _known[stack]
+        if not _has_counterpart(stack):
+            return None
+        layers, last = _described(stack)
+        known = _known.get(stack)
+        if known is None or known.described != (bytes(layers), bytes(last)):
+            known = _known[stack] = cls(stack)
+        return known
 
     def serve(self, x: Float[Tensor, "rows d_model"]) -> bool:
         """Whether nobody would miss what happens inside: a hook, a gradient, a tracer or a compiler."""
@@ -105,9 +116,20 @@ def _has_counterpart(stack: Stack) -> bool:
         and all(type(each) in (PackedLinear, QuantizedLinear) for each in products)
         and all(isinstance(each.products, Panels) for each in products)
         and all(type(each) in (LayerNorm, RMSNorm) for each in norms)
-        and all(each.weight is not None and each.weight.dtype == torch.float32 for each in norms)
+        and all(each.weight is not None and _readable(each.weight) for each in norms)
+        and all(_readable(bias) for each in norms if (bias := getattr(each, "bias", None)) is not None)
         and not any(each.training for each in dropped if not isinstance(each, nn.Identity))
     )
+
+
+def _readable(weight: Tensor) -> bool:
+    return weight.dtype == torch.float32 and weight.device.type == "cpu" and weight.is_contiguous()
+
+
+def _described(stack: Stack) -> tuple["ctypes.Array[DecoderLayer]", Norm]:
+    """By addresses, which are others as soon as anything is replaced: what a description has is kept."""
+    layers = (DecoderLayer * len(stack.each))(*map(_layer, stack.each))
+    return layers, Norm() if stack.final_norm is None else _norm(stack.final_norm)
 
 
 def _layer(layer: TransformerLayer) -> DecoderLayer:

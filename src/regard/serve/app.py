@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from regard.serve.asking import Json, endpoint
+from regard.serve.asking import Ask, Handler, Json, endpoint
 from regard.serve.doors import Door
 from regard.serve.doors.deepl import DEEPL
 from regard.serve.doors.libretranslate import LIBRETRANSLATE
@@ -67,7 +67,7 @@ def build_app(
                 door.name,
                 way.path,
                 door.shape,
-                way.handler,
+                _held(way.handler),
                 service,
                 keys,
                 public=way.public,
@@ -94,6 +94,16 @@ def build_app(
         allowed: Any = {"allow_origins": [*origins], "allow_methods": ["*"], "allow_headers": ["*"]}
         around.append(Middleware(CORSMiddleware, **allowed))
     return Starlette(routes=routes, middleware=around)
+
+
+def _held(handler: Handler) -> Handler:
+    """An accepted request is answered, whatever happens to the service meanwhile."""
+
+    async def handle(ask: Ask) -> Response:
+        with ask.service.held():
+            return await handler(ask)
+
+    return handle
 
 
 def own_names(host: str, names: Sequence[str], keys: Sequence[str]) -> list[str]:

@@ -1,6 +1,7 @@
 """A request as a door sees it: its body, read within limits, its fields, checked, and who asks."""
 
 import asyncio
+import codecs
 import hmac
 import logging
 import time
@@ -9,13 +10,15 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 import orjson
-from starlette.datastructures import UploadFile
+from python_multipart.multipart import parse_options_header
+from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message
 
 from regard.serve.connection import TASK
+from regard.serve.languages import sources_of
 from regard.serve.line import BusyError, ClosedError, LateError, RefusedError
 from regard.serve.models import Served
 from regard.serve.service import Service
@@ -45,7 +48,10 @@ class Ask:
         self.fields: Mapping[str, Any] = {}
         self._size = 0
         self._own: str | None = None
+        self._form: FormData | None = None
         self.caller = "" if request.client is None else request.client.host
+        self.deadline = time.monotonic() + service.limits.seconds
+        """On the clock of `time.monotonic`; what a body takes to come has a time of its own."""
 
     async def read(self) -> None:
         """The fields of the body, JSON or a form, and of the address. Then who asks is checked: a key may
@@ -58,6 +64,7 @@ class Ask:
                     self.fields = {**self.fields, **await self._body()}
             except TimeoutError:
                 raise RefusedError("the body did not come in time", 408) from None
+            self.deadline = time.monotonic() + self.service.limits.seconds
         self._check_key()
 
     async def _body(self) -> Mapping[str, Any]:
@@ -65,8 +72,9 @@ class Ask:
         self._check_size(self.request.headers.get("content-length"))
         request = Request(self.request.scope, self._receive)
         if kind.startswith("multipart/form-data"):
-            form = await request.form(max_files=1, max_fields=FIELDS)
-            return _gathered(form.multi_items())
+            _check_charset(kind)
+            self._form = await request.form(max_files=1, max_fields=FIELDS)
+            return _gathered(self._form.multi_items())
         body = b"".join([part async for part in request.stream()])
         if kind.startswith("application/x-www-form-urlencoded"):
             try:
@@ -83,6 +91,11 @@ class Ask:
         if not isinstance(fields, dict):
             raise RefusedError("the body is no JSON object")
         return fields
+
+    async def close(self) -> None:
+        """Files of a form are open until then."""
+        if self._form is not None:
+            await self._form.close()
 
     async def _receive(self) -> Message:
         """A body's next part; its size is counted as it comes, whatever its headers say."""
@@ -114,12 +127,26 @@ class Ask:
         fits."""
         models, name = self.service.models, self.value("model", str)
         if name is not None:
-            return models.named(name, ["translate"])
+            return models.translator(name, source, target)
         if self._own is not None:
             own = models.named(self._own, ["translate"])
             if own.joins(source, target):
                 return own
         return models.named(None, ["translate"]) if target is None else models.pair(source, target)
+
+    def sources(self, target: str) -> list[str] | None:
+        """From which languages the request can be translated to a target; None for any. An error if there is
+        no way."""
+        fitting = [self.translator(None, target)]  # tells that there is none, and which there are
+        if self.value("model", str) is None:
+            fitting = [each for each in self.service.models.translators() if each.joins(None, target)]
+        return sources_of(fitting)
+
+    async def predict(self, served: Served, method: str, *lists: Sequence[Any], **settings: Any) -> list[Any]:
+        """A method of a model that reads, on parallel lists, for this caller and within its time."""
+        return await self.service.read(
+            served, self.caller, method, *lists, deadline=self.deadline, **settings
+        )
 
     @property
     def keys_needed(self) -> bool:
@@ -133,9 +160,16 @@ class Ask:
         found: Kept = getattr(state, kind.__name__)
         return found
 
-    def value(self, name: str, kind: type | tuple[type, ...], default: Any = None) -> Any:
-        """A field, of this type; a number or truth value may come as text, as forms have it."""
-        value = self.fields.get(name)
+    def value(
+        self,
+        name: str,
+        kind: type | tuple[type, ...],
+        default: Any = None,
+        fields: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """A field, of this type, of the request or of an object in it; a number or truth value may come as
+        text, as forms have it."""
+        value = (self.fields if fields is None else fields).get(name)
         if value is None:
             return default
         if isinstance(value, bool) and kind is not bool:
@@ -195,10 +229,25 @@ class Ask:
         return value
 
 
+def _check_charset(kind: str) -> None:
+    """Starlette reads a form by the charset that its caller names, whatever may come of it."""
+    charset = parse_options_header(kind)[1].get(b"charset", b"utf-8").decode("latin-1")
+    try:
+        known = codecs.lookup(charset).name
+    except LookupError:
+        known = ""
+    if known != "utf-8":
+        raise RefusedError(f"charset={charset!r:.40}: send the form as UTF-8")
+
+
 def _gathered(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """A field that comes several times is a list."""
     several: dict[str, list[Any]] = {}
     for key, value in pairs:
+        try:
+            f"{key}{value if isinstance(value, str) else ''}".encode()
+        except UnicodeEncodeError as error:
+            raise RefusedError(f"the field {key!r:.40} is no UTF-8: it has half a character") from error
         several.setdefault(key, []).append(value)
     return {key: values if len(values) > 1 else values[0] for key, values in several.items()}
 
@@ -236,8 +285,11 @@ def endpoint(
     async def answer(request: Request) -> Response:
         try:
             ask = Ask(request, service(), keys, public=public)
-            await ask.read()
-            return await handler(ask)
+            try:
+                await ask.read()
+                return await handler(ask)
+            finally:
+                await ask.close()
         except RefusedError as error:
             return refusal(str(error), stranger if error.status == 401 else error.status)
         except BusyError as error:

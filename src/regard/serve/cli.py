@@ -29,6 +29,10 @@ def serve(
         list[str] | None,
         typer.Option("--allow-host", help="A name that it goes by behind a proxy; * for any; repeatable."),
     ] = None,
+    proxies: Annotated[
+        list[str] | None,
+        typer.Option("--proxy", help="Address of a proxy whose X-Forwarded-For is believed; repeatable."),
+    ] = None,
     memory: Annotated[
         Path | None,
         typer.Option("--memory", help="Translations and terms (regard memory): exact ones are its answers."),
@@ -96,6 +100,7 @@ def serve(
         keys=keys,
         origins=origins or [],
         names=names or [],
+        proxies=proxies or [],
         device=device,
         precision=precision,
         memory=memory,

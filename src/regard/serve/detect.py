@@ -44,17 +44,16 @@ def _identifier() -> Any:
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
 
-async def rank(text: str) -> list[Detected]:
+def _rank(text: str) -> list[Detected]:
     """All languages, the likeliest first."""
-    identifier = await asyncio.to_thread(_identifier)
-    ranked: list[tuple[str, float]] = identifier.rank(text[:READ])
+    ranked: list[tuple[str, float]] = _identifier().rank(text[:READ])
     return [Detected(code, 100 * share) for code, share in ranked if code != NONE]
 
 
 async def candidates(text: str, languages: Sequence[str]) -> list[Detected]:
     """Those of these languages that come into question, the likeliest first; or another one, if it is surely
     that."""
-    ranked = await rank(text)
+    ranked = await asyncio.to_thread(_rank, text)
     known = {base(each) for each in languages}
     if ranked[0].confidence < SURE:
         ranked = [each for each in ranked if each.language in known] or ranked
@@ -65,13 +64,19 @@ async def sources(texts: Sequence[str], target: str, languages: Sequence[str] | 
     """The language of each text, one of those from which there is a way to the target (None for any), or
     the target, if it is surely that; an error if it is surely another one. Short texts are taken to be in
     the language of all together."""
-    plain = [_TAGS.sub(" ", text[: 4 * READ]) for text in texts]
-    whole = " ".join(plain)
-    return [await _source(whole if len(text) < SHORT else text, target, languages) for text in plain]
+
+    def found() -> list[Detected]:
+        plain = [_TAGS.sub(" ", text[: 4 * READ]) for text in texts]
+        whole = " ".join(plain)
+        read = [whole if len(text) < SHORT else text for text in plain]
+        known = {text: _source(text, target, languages) for text in dict.fromkeys(read)}
+        return [known[text] for text in read]
+
+    return await asyncio.to_thread(found)  # of many texts, it takes a while
 
 
-async def _source(text: str, target: str, languages: Sequence[str] | None) -> Detected:
-    ranked = await rank(text)
+def _source(text: str, target: str, languages: Sequence[str] | None) -> Detected:
+    ranked = _rank(text)
     best = ranked[0]
     if languages is None or (best.confidence >= SURE and best.language == base(target)):
         return best

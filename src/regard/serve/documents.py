@@ -87,7 +87,7 @@ async def _remembered(ask: Ask, served: Served, jobs: Sequence[Job], source: str
     if memory is None or memory.use != "exact":
         return [*jobs]
     plain = [job for job in jobs if [*job.parts] == [job] and not job.view.nodes]
-    known = await memory.look_up(served, [job.view.text for job in plain], source, target)
+    known = await memory.look_up(served, [job.view.text for job in plain], source, target, ask.deadline)
     if known is None:
         return [*jobs]
     pairs = zip(plain, known, strict=True)
@@ -124,7 +124,8 @@ async def translate_jobs(
         if not some:
             return []
         read = [job.view.text for job in some]
-        found = await ask.service.translate(served, ask.caller, read, align=align and can_align, **settings)
+        how: Any = {"align": align and can_align, "deadline": ask.deadline, **settings}
+        found = await ask.service.translate(served, ask.caller, read, **how)
         pairs = [*zip(some, found, strict=True)]
         results.update(pairs)
         return await _aside(size, lambda: [job for job, each in pairs if not job.take(each)])

@@ -9,23 +9,28 @@ import csv
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 from regard.memory import Memory, MemoryFileError, NamedGlossary
-from regard.serve.line import RefusedError
+from regard.serve.line import BusyError, RefusedError
 from regard.tasks.translation.languages import same
 from regard.text.terms import Terms
 
 LOG = logging.getLogger("regard.serve")
+T = TypeVar("T")
 MOST = 1000
 """Glossaries of a service."""
 MOST_ENTRIES = 20_000
 """Of a dictionary."""
 LONGEST = 1024
 """Characters of a term."""
+WAITING = 64
+"""Changes that wait for another, or for someone who writes to the file; more are told to come back later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +71,16 @@ class Glossary:
                 return each
         raise RefusedError(f"the glossary {self.name!r:.60} has no dictionary from {source} to {target}", 404)
 
+    def rows(self) -> Iterator[tuple[str, str, str, str, str]]:
+        """Both languages, term, translation, and whether case counts."""
+        for each in self.dictionaries:
+            for term, translation in each.entries.items():
+                case = "exact" if term in each.exact else "any" if term in each.any_case else "usual"
+                yield each.source, each.target, term, translation, case
+
     def kept(self) -> NamedGlossary:
         """As a memory's file has it."""
-        rows = [
-            (each.source, each.target, term, translation)
-            for each in self.dictionaries
-            for term, translation in each.entries.items()
-        ]
-        return NamedGlossary(self.id, self.name, self.created, tuple(rows))
+        return NamedGlossary(self.id, self.name, self.created, tuple(row[:4] for row in self.rows()))
 
     def put(self, new: Dictionary, *, merge: bool = False) -> Dictionary:
         """In the place of the one with the same languages; `merge` keeps entries that the new one lacks."""
@@ -86,20 +93,63 @@ class Glossary:
 
 
 class Glossaries:
-    """Threads may share them."""
+    """One thread reads them, another changes them, one after the other: the loop that serves all callers
+    never waits for a large file, nor for another who writes to it."""
 
     def __init__(self, memory: Memory | None = None) -> None:
         """`memory` is a connection of their own, which only reads."""
         self._memory, self._version = memory, -1
         self._lock = threading.Lock()
         self._glossaries: dict[str, Glossary] = {}
+        self._reader = ThreadPoolExecutor(1, "regard-glossaries")
+        self._writer = ThreadPoolExecutor(1, "regard-glossary-changes")
+        self._room = threading.Semaphore(WAITING)
 
-    def __iter__(self) -> Iterator[Glossary]:
-        return iter([*self._read().values()])
+    async def all(self) -> list[Glossary]:
+        return [*(await self._known()).values()]
 
-    def get(self, id: str) -> Glossary:
+    async def get(self, id: str) -> Glossary:
         """By its id or, else, by its name, if one alone has it."""
-        known = self._read()
+        return self._find(id, await self._known())
+
+    async def add(self, glossary: Glossary) -> Glossary:
+        def work() -> Glossary:
+            if len(self._read()) >= MOST:
+                raise RefusedError(f"there are {MOST} glossaries already: delete some")
+            self._put(glossary)
+            return glossary
+
+        return await self._write(work)
+
+    async def change(self, id: str, edit: Callable[[Glossary], T]) -> T:
+        """`edit` is given a copy, as no other change is under way, which then takes the glossary's place."""
+
+        def work() -> T:
+            glossary = self._changing(id)
+            told = edit(glossary)
+            self._put(glossary)
+            return told
+
+        return await self._write(work)
+
+    async def remove(self, id: str) -> None:
+        def work() -> None:
+            glossary = self._changing(id)
+            if self._memory is None:
+                self._glossaries = {key: each for key, each in self._glossaries.items() if key != glossary.id}
+            else:
+                with Memory(self._memory.path) as file:
+                    file.remove_glossary(glossary.id)
+
+        await self._write(work)
+
+    def close(self) -> None:
+        self._writer.shutdown(wait=False, cancel_futures=True)  # what it has begun is done before the end
+        self._reader.shutdown(cancel_futures=True)
+        if self._memory is not None:
+            self._memory.close()
+
+    def _find(self, id: str, known: dict[str, Glossary]) -> Glossary:
         if id in known:
             return known[id]
         named = [each for each in known.values() if each.name == id]
@@ -108,26 +158,9 @@ class Glossaries:
             raise RefusedError(f"no glossary {id!r:.60}{kept}", 404)
         return named[0]
 
-    async def keep(self, glossary: Glossary) -> Glossary:
-        """A new one, or one that has changed."""
-        if glossary.id not in self._glossaries and len(self._glossaries) >= MOST:
-            raise RefusedError(f"there are {MOST} glossaries already: delete some")
-        if self._memory is None:
-            self._glossaries[glossary.id] = glossary
-        else:
-            await self._write(self._memory.path, lambda file: file.put_glossary(glossary.kept()))
-        return glossary
-
-    async def remove(self, id: str) -> None:
-        glossary = self.get(id)
-        if self._memory is None:
-            del self._glossaries[glossary.id]
-        else:
-            await self._write(self._memory.path, lambda file: file.remove_glossary(glossary.id))
-
-    def changing(self, id: str) -> Glossary:
+    def _changing(self, id: str) -> Glossary:
         """A copy to change; not of what is the file's own."""
-        glossary = self.get(id)
+        glossary = self._find(id, self._read())
         if glossary.own:
             raise RefusedError(
                 f"the glossary {glossary.name!r:.60} has the terms of the memory's file: change them with "
@@ -136,22 +169,33 @@ class Glossaries:
             )
         return replace(glossary, dictionaries=[*glossary.dictionaries])
 
-    def close(self) -> None:
-        if self._memory is not None:
-            self._memory.close()
+    def _put(self, glossary: Glossary) -> None:
+        if self._memory is None:
+            self._glossaries = {**self._glossaries, glossary.id: glossary}
+        else:
+            with Memory(self._memory.path) as file:
+                file.put_glossary(glossary.kept())
 
-    async def _write(self, path: Path, change: Callable[[Memory], None]) -> None:
-        """Beside the loop that serves all callers: another may be writing, and is waited for."""
-
-        def write() -> None:
-            with Memory(path) as file:
-                change(file)
-
+    async def _write(self, work: Callable[[], T]) -> T:
+        """What has begun is done, also where the caller has hung up."""
+        if not self._room.acquire(blocking=False):
+            raise BusyError(5)
+        doing = self._writer.submit(work)
+        doing.add_done_callback(lambda _: self._room.release())
         try:
-            await asyncio.to_thread(write)
+            return await asyncio.wrap_future(doing)
         except MemoryFileError as error:
             LOG.exception("a glossary could not be written")
             raise RefusedError("the memory of this service cannot be written at the moment", 503) from error
+
+    async def _known(self) -> dict[str, Glossary]:
+        if self._memory is None:
+            return self._glossaries
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._reader, self._read)
+        except MemoryFileError as error:
+            LOG.exception("glossaries cannot be read")
+            raise RefusedError("the memory of this service cannot be read at the moment", 503) from error
 
     def _read(self) -> dict[str, Glossary]:
         """As the file has them now: others write to it too."""
@@ -160,35 +204,49 @@ class Glossaries:
         with self._lock:
             version = self._memory.version
             if version != self._version:
-                self._glossaries = {each.id: each for each in _stored(self._memory)}
+                self._glossaries = {each.id: each for each in _stored(self._memory, self._glossaries)}
                 self._version = version
             return self._glossaries
 
 
-def _stored(memory: Memory) -> Iterator[Glossary]:
-    own: dict[tuple[str, str], list[tuple[str, str, str]]] = {}
-    for source, target, term, translation, case in memory.terms():
-        own.setdefault((source, target), []).append((term, translation or term, case))
-    if own:
-        dictionaries = [
-            Dictionary(
-                *pair,
-                {term: translation for term, translation, _ in rows},
-                frozenset(term for term, _, case in rows if case == "exact"),
-                frozenset(term for term, _, case in rows if case == "any"),
-            )
-            for pair, rows in own.items()
-        ]
-        written = datetime.fromtimestamp(memory.path.stat().st_mtime, UTC)
-        created = written.isoformat(timespec="microseconds")
-        yield Glossary(memory.path.stem, dictionaries, memory.path.stem, created, own=True)
+def _stored(memory: Memory, before: Mapping[str, Glossary]) -> Iterator[Glossary]:
+    """Those that are as they were `before` are not made again."""
+    rows = [
+        (source, target, term, translation or term, case)
+        for source, target, term, translation, case in memory.terms()
+    ]
+    if rows:
+        known = before.get(memory.path.stem)
+        yield known if known is not None and {*known.rows()} == {*rows} else _own(memory.path, rows)
     for each in memory.glossaries():
-        entries: dict[tuple[str, str], dict[str, str]] = {}
-        for source, target, term, translation in each.rows:
-            entries.setdefault((source, target), {})[term] = translation
-        yield Glossary(
-            each.name, [Dictionary(*pair, rows) for pair, rows in entries.items()], each.id, each.created
+        known = before.get(each.id)
+        yield known if known is not None and known.kept() == each else _named(each)
+
+
+def _own(path: Path, rows: Iterable[tuple[str, str, str, str, str]]) -> Glossary:
+    """The terms of a memory's file."""
+    pairs: dict[tuple[str, str], list[tuple[str, str, str]]] = {}
+    for source, target, term, translation, case in rows:
+        pairs.setdefault((source, target), []).append((term, translation, case))
+    dictionaries = [
+        Dictionary(
+            *pair,
+            {term: translation for term, translation, _ in own},
+            frozenset(term for term, _, case in own if case == "exact"),
+            frozenset(term for term, _, case in own if case == "any"),
         )
+        for pair, own in pairs.items()
+    ]
+    created = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="microseconds")
+    return Glossary(path.stem, dictionaries, path.stem, created, own=True)
+
+
+def _named(glossary: NamedGlossary) -> Glossary:
+    entries: dict[tuple[str, str], dict[str, str]] = {}
+    for source, target, term, translation in glossary.rows:
+        entries.setdefault((source, target), {})[term] = translation
+    dictionaries = [Dictionary(*pair, rows) for pair, rows in entries.items()]
+    return Glossary(glossary.name, dictionaries, glossary.id, glossary.created)
 
 
 def read_entries(text: str, kind: str) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """The threads of a model: they take what is waiting for it, as much as fits, and answer each caller.
 
-    Lane           reads texts (embed, classify, tag, answer, fill): all that waits goes through in one pass
+    Lane           reads texts (embed, classify, tag, answer, fill): all that waits goes through in one pass,
+                   large requests in several
     Translating    writes translations: sentences join while others are being written, and leave when done
     Writing        continues prompts: a new one begins while others are being written
 
@@ -11,7 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -69,29 +70,33 @@ class Lane:
 
     def _run(self) -> None:
         while works := self.line.take(self.budget):
-            began = time.monotonic()
-            self.metrics.took(self.name, works, began)
+            self.metrics.took(self.name, [work for work in works if work.state is None])
+            parts = [_Part.of(work) for work in works]
             try:
-                self._answer(works)
+                self._answer(parts)
             except BaseException as error:
                 LOG.exception("model %s: a batch failed", self.name)
                 for work in works:
                     work.fail(error)
-            finally:
-                self.line.done(works)
+            self.line.progressed(sum(work.granted for work in works))
+            for part in parts:
+                if part.left and not part.work.dropped:
+                    self.line.give_back(part.work, part.tokens_left, part.left)
+                else:
+                    self.line.done([part.work])
 
-    def _answer(self, works: list[Work]) -> None:
+    def _answer(self, parts: list["_Part"]) -> None:
         try:
-            results = self._read([work.asked for work in works])
+            results = self._read([part.asked for part in parts])
         except Exception as error:
-            if len(works) == 1:
-                works[0].fail(error)
+            if len(parts) == 1:
+                parts[0].work.fail(error)
                 return
-            for work in works:  # the others are not to suffer for what is wrong with one
-                self._answer([work])
+            for part in parts:  # the others are not to suffer for what is wrong with one
+                self._answer([part])
             return
-        for work, result in zip(works, results, strict=True):
-            work.give(result)
+        for part, result in zip(parts, results, strict=True):
+            part.give(result)
 
     def _read(self, asked: list[Reading]) -> list[list[Any]]:
         first = asked[0]
@@ -102,3 +107,31 @@ class Lane:
             results.append([*found[place : place + len(each.lists[0])]])
             place += len(each.lists[0])
         return results
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """As many items of a request as are granted, and one at least."""
+
+    work: Work
+    asked: Reading
+    left: int
+    """Items that are still to come."""
+
+    @classmethod
+    def of(cls, work: Work) -> "_Part":
+        asked, done = work.asked, len(work.state or ())
+        count = len(asked.lists[0])
+        few = max(1, count * work.granted // work.cost) if work.cost else count
+        end = count if count - done <= few else done + few
+        lists = tuple(each[done:end] for each in asked.lists)
+        return cls(work, replace(asked, lists=lists), count - end)
+
+    @property
+    def tokens_left(self) -> int:
+        return self.work.cost * self.left // len(self.work.asked.lists[0])
+
+    def give(self, results: list[Any]) -> None:
+        self.work.state = [*(self.work.state or ()), *results]
+        if not self.left:
+            self.work.give(self.work.state)

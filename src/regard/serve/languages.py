@@ -1,6 +1,7 @@
 """Languages by their codes: their names, and which of them are served."""
 
 import re
+from collections.abc import Iterable
 
 from regard.serve.models import Models, Served
 from regard.tasks.translation.languages import same
@@ -52,12 +53,11 @@ def served_pairs(models: Models) -> dict[str, list[str]]:
     return pairs
 
 
-def sources_of(models: Models, target: str) -> list[str] | None:
-    """From which languages there is a way to a target; None if a model reads any."""
-    fitting = [each for each in models.translators() if any(same(own, target) for own in each.targets)]
-    if any(each.source is None for each in fitting):
-        return None
-    return [each.source for each in fitting if each.source]
+def sources_of(translators: Iterable[Served]) -> list[str] | None:
+    """The languages that they read; None if one reads any."""
+    found = [each.source for each in translators]
+    known = [source for source in found if source is not None]
+    return known if len(known) == len(found) else None
 
 
 def own_code(served: Served, target: str) -> str:

@@ -1,34 +1,42 @@
 """Where requests wait for a model: bounded, and fair to callers.
 
 Callers take turns, one request each, however many one of them has in the line; and the last of the room is
-kept for those who have few. Who would wait past the deadline is not let in; how quick the model is counts as
-known only when some have been waiting all the time for a few seconds, so that no burst is refused for it.
-Where some took more than half of their time all the same, as on a machine that has become slower, less is let
-in, and then a little more with each answer: else all that is let in would be late, time and again.
+kept for those who have few. A large request is taken in parts: between two of them it waits again, so that it
+holds up neither other callers nor its own caller's others.
+
+Who would wait past the deadline is not let in. How quick the model is shows while some are waiting all the
+time, from what its lane says that it has done. Before that has gone on for a second nobody is refused for it,
+so that no burst is; but of those, fewer may wait, unless the model has been seen to be quick before.
 """
 
+import asyncio
 import itertools
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
+Answer = TypeVar("Answer")
 SHARE = 7 / 8
 """Of the room, for callers who have much of it."""
 SURE = 0.5
 """Of the time until a deadline that may be planned for: a machine has other things to do, too."""
-KNOWN = 5.0
+SURE_OF_ALL = 0.75
+"""The same for those whose turn comes before that of others."""
+KNOWN = 1.0
 """Seconds of waiting after which it is known how quick a model is."""
-GROWTH = 0.1
-"""Of a request that was answered in good time: by so much more is let in,"""
-CUT, CUT_LATE = 0.7, 0.4
-"""and by this factor less where one was not; and where it was not answered at all."""
-FORGOTTEN = 60.0
-"""Seconds without any request after which all is as in the beginning."""
+UNKNOWN = 1 / 8
+"""Of the room, before that."""
+HALF = 5.0
+"""Seconds after which what was measured counts half: machines become slower, and quicker."""
+GUESSED = 0.95
+"""How much what was learned of the cost of requests counts, after one more."""
+PARTS = 4
+"""Of a batch, that one request has at the most where others wait too."""
 
 
 class RefusedError(Exception):
@@ -71,16 +79,27 @@ class Work:
     answer: "Future[Any]" = field(default_factory=Future)
     tell: Callable[[Any], None] | None = None
     """Takes what is there before the end: the tokens of a text that is being written."""
+    size: int = 1
+    """Texts or sentences of it that wait, about."""
     began: float = field(default_factory=time.monotonic)
+    state: Any = None
+    """What the lane keeps of one that it has taken before."""
+    waiting: int = field(init=False)
+    """Tokens of it that wait."""
+    granted: int = field(init=False, default=0)
+    """Tokens of it that the lane may do now."""
+    spent: int = field(init=False, default=0)
+    """Tokens that it has taken to be done, where the lane knows better than `cost` was guessed."""
+    left: bool = field(init=False, default=False)
+    """It is no longer in the line, nor at work."""
+
+    def __post_init__(self) -> None:
+        self.waiting = self.cost
 
     @property
     def dropped(self) -> bool:
         """Nobody waits for it any more."""
         return self.answer.cancelled() or self.answer.done()
-
-    @property
-    def answered(self) -> bool:
-        return self.answer.done() and not self.answer.cancelled() and self.answer.exception() is None
 
     def give(self, answer: Any) -> None:
         with suppress(InvalidStateError):  # it may be given up at any moment
@@ -92,20 +111,29 @@ class Work:
 
 
 class Line:
-    def __init__(self, waiting: int, tokens: int) -> None:
+    def __init__(self, waiting: int, tokens: int, pace: float = 0.0) -> None:
+        """`waiting` requests at the most; `tokens` of them and of what is being worked on. The model is known
+        for a `pace` of so many a second, if it is."""
         self._most, self._most_tokens = waiting, tokens
         self._callers: OrderedDict[str, deque[Work]] = OrderedDict()
         self._count = self._tokens = 0
-        self._free = threading.Condition()
-        self._since: float | None = None  # when some began to wait, and have all the time since
-        self._done = 0  # tokens done since then
         self._begun = 0  # tokens being worked on
+        self._free = threading.Condition()
         self._closed = False
-        self._let_in: float = tokens  # at most, by what was in time of late
-        self._cut = self._last = 0.0  # when it was cut; when the last request came or left
+        self._since: float | None = None  # when some began to wait, and have all the time since
+        self._seen: float | None = None  # up to when it was measured since then:
+        self._done = self._seconds = 0.0  # tokens, and the time that they took; older ones count less
+        self._guessed = self._spent = 1.0  # tokens of what is done: guessed, and in truth
+        self._before = pace  # tokens a second, when some were waiting the last time
 
     def __len__(self) -> int:
         return self._count
+
+    @property
+    def size(self) -> int:
+        """Texts or sentences that wait, about."""
+        with self._free:
+            return sum(work.size for own in self._callers.values() for work in own)
 
     @property
     def tokens(self) -> int:
@@ -118,117 +146,156 @@ class Line:
             if self._closed:
                 raise ClosedError("this service is ending")
             alone = self._count == 0 and self._tokens == 0  # a large one is let in where it disturbs nobody
-            if alone and time.monotonic() - self._last > FORGOTTEN:
-                self._let_in = self._most_tokens
-            self._last = time.monotonic()
             if not alone and self._no_room(work):
                 pace = self._pace()
                 raise BusyError(min(30, max(1, round(self._tokens / pace))) if pace else 1)
-            if self._since is None:
-                self._since, self._done = time.monotonic(), 0
-            self._callers.setdefault(work.caller, deque()).append(work)
-            self._count += 1
             self._tokens += work.cost
-            self._free.notify()
+            self._append(work)
+
+    def give_back(self, work: Work, tokens: int, size: int) -> None:
+        """A part of it waits again, behind the caller's others; so many `tokens`, about, and `size`."""
+        with self._free:
+            if not work.left:
+                work.size = size
+                self._set_waiting(work, min(max(tokens, 1), work.cost))
+                self._append(work)
+
+    def _append(self, work: Work) -> None:
+        if self._since is None:
+            self._since, self._seen = time.monotonic(), None
+            self._done = self._seconds = 0.0
+        self._callers.setdefault(work.caller, deque()).append(work)
+        self._count += 1
+        self._free.notify()
+
+    def _set_waiting(self, work: Work, tokens: int) -> None:
+        self._begun += work.waiting - tokens
+        work.waiting = tokens
 
     def _no_room(self, work: Work) -> bool:
         own = len(self._callers.get(work.caller, ()))
         room = 1.0 if own < self._most * (1 - SHARE) / 2 else SHARE
         return (
             self._count >= self._most * room
-            or self._tokens + work.cost > min(self._most_tokens * room, self._let_in)
-            or time.monotonic() + self._wait(own, work.cost) / SURE > work.deadline
+            or self._tokens + work.cost > self._most_tokens * room
+            or self._too_late(own, work)
         )
 
-    def _wait(self, own: int, cost: int) -> float:
-        """Seconds until one that comes now is done, about, of a caller who has `own` in the line already; 0
-        while nothing is known."""
-        pace = self._pace()
+    def _too_late(self, own: int, work: Work) -> bool:
+        """Whether one that comes now, of a caller who has `own` in the line already, would be, about; or
+        others for its sake."""
+        known, left = self._pace(), work.deadline - time.monotonic()
+        if not known and self._count < self._most * UNKNOWN:
+            return False
+        pace = known or self._before
         mean = (self._tokens - self._begun) / max(self._count, 1)
         turns = self._begun + (own + 1) * (len(self._callers) + 1) * mean
-        return (min(self._tokens, turns) + cost) / pace if pace else 0.0
+        whole = self._tokens + work.cost
+        return min(whole, turns + work.cost) > SURE * left * pace or whole > SURE_OF_ALL * left * pace
 
     def _pace(self) -> float:
         """Tokens a second; 0 while that is not known."""
-        waited = 0.0 if self._since is None else time.monotonic() - self._since
-        return max(self._done, 1) / waited if waited > KNOWN else 0.0
+        now = time.monotonic()
+        if self._since is None or now - self._since < KNOWN:
+            return 0.0
+        if self._seen is None or self._seconds < KNOWN / 2:  # as if all that has begun were done
+            return max(self._done + self._begun, 1.0) / (now - self._since)
+        most = (self._done + self._begun) / (self._seconds + now - self._seen)
+        return max(min(self._measured, most), 1e-9)
 
-    def take(self, budget: int, *, wait: bool = True) -> list[Work]:
-        """What is waiting, of one kind, within a budget of tokens: one at least, unless nothing is there.
-        With `wait`, sleeps until there is something; then nothing means that the line is closed."""
+    @property
+    def _measured(self) -> float:
+        """Tokens a second, as requests are guessed to have."""
+        return self._done / self._seconds * self._guessed / self._spent
+
+    def progressed(self, tokens: int) -> None:
+        """So many tokens were done since the last time, by one of the lane's threads."""
+        with self._free:
+            if self._since is None:
+                return
+            now = time.monotonic()
+            if self._seen is not None:
+                faded = 0.5 ** ((now - self._seen) / HALF)
+                self._seconds = self._seconds * faded + now - self._seen
+                self._done = self._done * faded + tokens
+            self._seen = now
+
+    def take(self, budget: int, *, wait: bool = True, fresh: bool = False) -> list[Work]:
+        """What is waiting, of one kind, within a budget of tokens: one at least, unless nothing is there. Of
+        each, `granted` tokens may be done; the rest is given back. With `fresh`, only what was not taken
+        before. With `wait`, sleeps until there is something; then nothing means that the line is closed."""
         with self._free:
             while True:
-                found = self._gather(budget)
+                found = self._gather(budget, fresh=fresh)
                 if found or not wait or self._closed:
                     return found
                 self._free.wait()
 
-    def _gather(self, budget: int) -> list[Work]:
+    def _gather(self, budget: int, *, fresh: bool) -> list[Work]:
         found: list[Work] = []
-        passed = 0  # callers in a row of whom nothing was taken
-        while self._callers and passed < len(self._callers):
-            caller, own = next(iter(self._callers.items()))
-            work = own[0]
+        most = budget if self._count == 1 else budget // PARTS
+        for work in self._in_turn(fresh=fresh):
             late = time.monotonic() > work.deadline
-            fits = not found or (work.kind == found[0].kind and work.cost <= budget)
-            self._callers.move_to_end(caller)
+            price = min(work.waiting, most)
+            fits = not found or (work.kind == found[0].kind and price <= budget)
             if not (work.dropped or late or fits):
-                passed += 1
                 continue
-            own.popleft()
-            self._count -= 1
-            if not own:
-                del self._callers[caller]
+            self._remove(work)
             if work.dropped or late:
-                if not work.dropped:
-                    self._was_late(work)
-                self._tokens -= work.cost
+                self._count_out(work)
                 work.fail(LateError("the request waited too long"))
                 continue
             found.append(work)
-            budget -= work.cost
-            self._begun += work.cost
-            passed = 0
-        if not self._count:
-            self._since = None  # nobody waits
+            budget -= price
+            work.granted = price
+            self._set_waiting(work, 0)
+            if work.caller in self._callers:
+                self._callers.move_to_end(work.caller)
         return found
+
+    def _in_turn(self, *, fresh: bool) -> list[Work]:
+        """One of each caller, then the second of each; but first those that have waited for long: others may
+        have come before them time and again. With `fresh`, only what was not taken before."""
+        now = time.monotonic()
+        rounds = itertools.zip_longest(*self._callers.values())
+        order = [work for each in rounds for work in each if work is not None]
+        order = [work for work in order if not (fresh and work.state is not None)]
+        return sorted(order, key=lambda work: now - work.began < SURE * (work.deadline - work.began))
+
+    def _remove(self, work: Work) -> None:
+        own = self._callers[work.caller]
+        own.remove(work)
+        self._count -= 1
+        if not own:
+            del self._callers[work.caller]
+        if not self._count:  # nobody waits
+            if self._seconds >= KNOWN / 2:
+                self._before = self._measured
+            self._since = None
+
+    def _count_out(self, work: Work) -> None:
+        if not work.left:
+            work.left = True
+            self._tokens -= work.cost
+            self._begun -= work.cost - work.waiting
 
     def done(self, works: list[Work]) -> None:
         """They have left the model."""
         with self._free:
-            self._last = now = time.monotonic()
             for work in works:
-                soon = now - work.began < SURE * (work.deadline - work.began)
-                if work.answered:
-                    self._done += work.cost
-                if work.answered and soon:
-                    self._let_in = min(self._let_in + GROWTH * work.cost, self._most_tokens)
-                elif not soon and not work.answer.cancelled():
-                    self._was_late(work)
-            tokens = sum(work.cost for work in works)
-            self._tokens -= tokens
-            self._begun -= tokens
-
-    def _was_late(self, work: Work) -> None:
-        """Of all that were let in before the last cut, only the first has counted."""
-        if work.began >= self._cut:
-            factor = CUT if work.answered else CUT_LATE
-            self._let_in, self._cut = factor * min(self._tokens, self._let_in), time.monotonic()
+                if work.spent and not work.left and not work.answer.cancelled():
+                    self._guessed = GUESSED * self._guessed + work.cost
+                    self._spent = GUESSED * self._spent + work.spent
+                self._count_out(work)
 
     def leave(self, work: Work) -> None:
         """Nobody waits for it any more."""
         if not work.answer.cancel():  # it has its answer, and has long left
             return
         with self._free:
-            if time.monotonic() - work.began > SURE * (work.deadline - work.began):  # its time was up
-                self._was_late(work)
-            own = self._callers.get(work.caller, deque())
-            if work in own:
-                own.remove(work)
-                self._count -= 1
-                self._tokens -= work.cost
-                if not own:
-                    del self._callers[work.caller]
+            if work in self._callers.get(work.caller, ()):
+                self._remove(work)
+                self._count_out(work)
 
     def close(self) -> None:
         """No more come in; those that are here are still taken."""
@@ -236,11 +303,11 @@ class Line:
             self._closed = True
             self._free.notify_all()
 
-    def clear(self, error: BaseException) -> None:
-        """Those that wait are told so."""
-        with self._free:
-            for work in itertools.chain.from_iterable(self._callers.values()):
-                self._tokens -= work.cost
-                work.fail(error)
-            self._callers.clear()
-            self._count = 0
+
+async def in_time(answer: Awaitable[Answer], deadline: float) -> Answer:
+    """A LateError where it is not there by then."""
+    try:
+        async with asyncio.timeout(deadline - time.monotonic()):
+            return await answer
+    except TimeoutError:
+        raise LateError("not answered in time") from None

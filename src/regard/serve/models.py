@@ -114,6 +114,7 @@ class Bases:
 
 def serve(named: Named, limits: Limits, metrics: Metrics, bases: Bases) -> Served:
     """Open a folder and start its lane."""
+    stamp = stamp_of(named.folder, named.adapter)  # what is written while it opens is newer
     predictor = bases.open(named)
     lane = LANES.get(predictor.task, Lane)(predictor, named.name, limits, metrics)
     metrics.watch(named.name, lane.line)
@@ -131,7 +132,7 @@ def serve(named: Named, limits: Limits, metrics: Metrics, bases: Bases) -> Serve
         lane=lane,
         source=source,
         targets=targets,
-        stamp=stamp_of(named.folder, named.adapter),
+        stamp=stamp,
         adapter=named.adapter,
     )
 
@@ -190,6 +191,17 @@ class Models:
 
     def translators(self) -> list[Served]:
         return self.of("translate")
+
+    def translator(self, name: str, source: str | None, target: str | None) -> Served:
+        """By its name, if it is for these languages, or it is not known which its own are."""
+        found = self.named(name, ["translate"])
+        if found.targets and not found.joins(source, target):
+            own, asked = (
+                f"from {one or 'any language'} to {other or 'any'}"
+                for one, other in ((found.source, " or ".join(found.targets)), (source, target))
+            )
+            raise LookupError(f"the model {name!r} translates {own}, not {asked}: name another, or none")
+        return found
 
     def pair(self, source: str | None, target: str) -> Served:
         """The translator from one language to another; `source` None for any."""

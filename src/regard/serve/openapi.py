@@ -20,6 +20,10 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "any": {},
 }
 MODEL = {"model": (TEXT, "its name; the first that fits, if none is given")}
+TRUNCATE = {
+    "truncate": (TRUTH, "true: what is too long is cut; false: it is refused"),
+    "truncation_direction": (TEXT, "Right or Left: where it is cut; Left keeps the end"),
+}
 TOO_LONG = {"too_long": (TEXT, "cut, windows or error: what is done with texts that are too long")}
 
 
@@ -262,10 +266,7 @@ ENDPOINTS: Sequence[Endpoint] = (
         fields={
             "inputs": (TEXTS, "what is to be embedded (needed)"),
             "normalize": (TRUTH, "whether vectors have length 1; they have, unless this is false"),
-            "truncate": (
-                TRUTH,
-                "whether what is too long is cut; it is refused, unless this is true",
-            ),
+            **TRUNCATE,
         },
         asked={"inputs": ["A dog barks."]},
         answered=[[0.013, -0.052, 0.071]],
@@ -274,7 +275,10 @@ ENDPOINTS: Sequence[Endpoint] = (
         path="/predict",
         door="tei",
         about="Labels of texts or pairs, likeliest first",
-        fields={"inputs": ("any", "a text, a pair, or a list of lists of one or two texts (needed)")},
+        fields={
+            "inputs": ("any", "a text, a pair, or a list of lists of one or two texts (needed)"),
+            **TRUNCATE,
+        },
         asked={"inputs": "A moving, funny film."},
         answered=[{"score": 0.98, "label": "positive"}, {"score": 0.02, "label": "negative"}],
     ),
@@ -282,7 +286,10 @@ ENDPOINTS: Sequence[Endpoint] = (
         path="/similarity",
         door="tei",
         about="Cosines of one text with others",
-        fields={"inputs": ("any", "source_sentence, and sentences, a list (needed)")},
+        fields={
+            "inputs": ("any", "source_sentence, and sentences, a list (needed)"),
+            "parameters": ("any", "an object, with truncate and truncation_direction as /embed has them"),
+        },
         asked={"inputs": {"source_sentence": "A dog barks.", "sentences": ["A hound bays.", "It rains."]}},
         answered=[0.64, 0.12],
     ),
@@ -294,6 +301,7 @@ ENDPOINTS: Sequence[Endpoint] = (
             "query": (TEXT, "(needed)"),
             "texts": (TEXTS, "(needed)"),
             "return_text": (TRUTH, "whether the texts come back too"),
+            **TRUNCATE,
         },
         asked={"query": "a cat", "texts": ["a dog", "a kitten"]},
         answered=[{"index": 1, "score": 0.77}, {"index": 0, "score": 0.52}],

@@ -1,6 +1,7 @@
 """The process: uvicorn around the application, signals, and logs without anyone's text."""
 
 import asyncio
+import ipaddress
 import json
 import logging
 import signal
@@ -8,7 +9,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -22,7 +23,7 @@ from regard.serve.app import build_app, own_names
 from regard.serve.connection import Connection
 from regard.serve.limits import Limits
 from regard.serve.looking import Explorers
-from regard.serve.models import Named
+from regard.serve.models import Models, Named
 from regard.serve.service import Service
 from regard.tasks.base.faster import Precision
 
@@ -68,6 +69,44 @@ def read_keys(path: Path | None, names: Collection[str]) -> dict[str, str | None
     return {row[0]: row[1] if len(row) == 2 else None for row in rows}
 
 
+def check_keys(keys: Mapping[str, str | None], models: Models) -> None:
+    """Each that has a model has a translator: known once they are open."""
+    there = [each.name for each in models.translators()]
+    for number, name in enumerate(keys.values(), 1):
+        if name is not None and name not in there:
+            raise ConfigError(
+                f"the keys' file: key {number}: {name} is no translator; name one of those that are served "
+                f"({', '.join(there) or 'none'}), or none"
+            )
+
+
+def check_proxies(addresses: Sequence[str]) -> None:
+    for each in addresses:
+        try:
+            ipaddress.ip_network(each)
+        except ValueError as error:
+            raise ConfigError(
+                f"--proxy {each}: not an address, as 10.0.0.7, nor a network, as 10.0.0.0/24"
+            ) from error
+
+
+def configured(app: Any, limits: Limits, proxies: Sequence[str], **given: Any) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=cast(Any, partial(Connection, seconds=limits.sending)),
+        log_level="error",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=bool(proxies),  # who else is believed could be any caller
+        forwarded_allow_ips=[*proxies],
+        limit_concurrency=limits.connections,
+        timeout_graceful_shutdown=round(limits.seconds) + 5,
+        timeout_keep_alive=30,
+        **given,
+    )
+
+
 def run(
     models: Sequence[str],
     *,
@@ -77,6 +116,7 @@ def run(
     keys: Path | None,
     origins: Sequence[str],
     names: Sequence[str],
+    proxies: Sequence[str],
     device: str,
     precision: Precision | None,
     memory: Path | None,
@@ -94,6 +134,7 @@ def run(
     doubles = {each.name for each in named if sum(other.name == each.name for other in named) > 1}
     if doubles:
         raise ConfigError(f"two models are called {min(doubles)!r}: name them, as NAME=FOLDER")
+    check_proxies(proxies)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines())
     LOG.addHandler(handler)
@@ -102,25 +143,13 @@ def run(
     LOG.setLevel(logging.WARNING if quiet else logging.INFO)
     own: Any = {"memory": memory, "memory_use": memory_use}
     service = Service(named, limits=limits, device=device, precision=precision, **own)
+    check_keys(allowed, service.models)
     if warm:
         service.warm()
     explorers = Explorers(lambda: service, device) if look else None
     hosts = own_names(host, names, [*allowed])
     app = build_app(lambda: service, keys=allowed, origins=origins, hosts=hosts, explorers=explorers)
-    config = uvicorn.Config(
-        app,
-        host=host,
-        port=port,
-        http=cast(Any, partial(Connection, seconds=limits.sending)),
-        log_level="error",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        limit_concurrency=limits.connections,
-        timeout_graceful_shutdown=round(limits.seconds) + 5,
-        timeout_keep_alive=30,
-        **tls,
-    )
+    config = configured(app, limits, proxies, host=host, port=port, **tls)
     server = _Server(config, service, console)
     again = threading.Lock()
     if hasattr(signal, "SIGHUP"):

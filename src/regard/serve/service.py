@@ -3,8 +3,8 @@
 import asyncio
 import time
 import warnings
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,9 @@ from regard.decode import DecodeConfig
 from regard.memory import Memory
 from regard.memory.recall import Use
 from regard.serve.glossaries import Glossaries
-from regard.serve.lanes import Reading
+from regard.serve.lanes import LOG, Reading
 from regard.serve.limits import Limits
-from regard.serve.line import LateError, RefusedError, Work
+from regard.serve.line import ClosedError, RefusedError, Work, in_time
 from regard.serve.metrics import Metrics
 from regard.serve.models import Bases, Models, Named, Served, serve, stamp_of, with_pairs
 from regard.serve.remembering import Remembering
@@ -33,9 +33,7 @@ LETTERS = 3
 METHODS = {"embed": "embed", "classify": "classify", "tag": "tag", "answer": "answer", "pretrain": "fill"}
 """What predictors that read are asked, by task."""
 LEAVING = 20.0
-"""Seconds for what is under way when a model is replaced."""
-CHOSEN = 1.0
-"""Seconds for requests that have chosen a model, but are not in its line yet."""
+"""Seconds for what is under way when a model is replaced, or at the end."""
 
 
 class Service:
@@ -53,13 +51,14 @@ class Service:
         for each in (ReadingWarning, GenerationWarning, TranslationWarning):
             warnings.simplefilter("ignore", each)  # requests are told by their answers
         self.limits, self.metrics = limits or Limits(), Metrics()
-        self.memory = None if memory is None else Remembering(memory, memory_use)
+        self.memory = None if memory is None else Remembering(memory, memory_use, self.limits.waiting)
         self.glossaries = Glossaries(None if memory is None else Memory(memory))
         named = with_pairs(named)
         self._bases = Bases(named, device, precision)
         self._named = {each.name: each for each in named}
         self.models = Models([self._serve(each) for each in named])
         self.ready = True
+        self._held: set[object] = set()
 
     def _serve(self, named: Named) -> Served:
         return serve(named, self.limits, self.metrics, self._bases)
@@ -87,24 +86,44 @@ class Service:
                 asked = Reading("fill", (("[MASK]",),))
         return Work(asked, None, _tokens(words[0]), "", time.monotonic() + 600)
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """A request, from when it is accepted until it is answered: it may ask models several times, and none
+        of them is closed meanwhile."""
+        if not self.ready:
+            raise ClosedError("this service is ending")
+        self._held.add(own := object())
+        try:
+            yield
+        finally:
+            self._held.discard(own)
+
     def reload(self) -> list[str]:
-        """Models whose files have changed are opened beside the old ones, which finish what they have."""
-        changed = [each for each in self.models if each.stamp != stamp_of(each.folder, each.adapter)]
-        for each in changed:
-            before = self.models.swap(self._serve(self._named[each.name]))
-            time.sleep(CHOSEN)
+        """Models whose files have changed are opened beside the old ones, which finish what they have. One
+        that cannot be opened goes on as it is."""
+        changed = []
+        for each in [*self.models]:
+            if each.stamp == stamp_of(each.folder, each.adapter):
+                continue
+            try:
+                before = self.models.swap(self._serve(self._named[each.name]))
+            except Exception:
+                LOG.exception("model %s could not be opened again; the old one goes on", each.name)
+                continue
+            changed.append(each.name)
+            accepted, until = {*self._held}, time.monotonic() + 2 * self.limits.seconds
+            while accepted & {*self._held} and time.monotonic() < until:
+                time.sleep(0.02)
             before.lane.close(LEAVING)
-        return [each.name for each in changed]
+        return changed
 
     @property
     def busy(self) -> bool:
-        return any(each.lane.line.tokens for each in self.models)
+        return bool(self._held) or any(each.lane.line.tokens for each in self.models)
 
     def stop(self) -> None:
-        """Takes no more; what is here is still done."""
+        """Accepts no more requests; those that are accepted are still done."""
         self.ready = False
-        for each in self.models:
-            each.lane.line.close()
 
     def close(self, seconds: float = LEAVING) -> None:
         self.stop()
@@ -115,12 +134,20 @@ class Service:
             self.glossaries.close()
 
     async def read(
-        self, served: Served, caller: str, method: str, *lists: Sequence[Any], **settings: Any
+        self,
+        served: Served,
+        caller: str,
+        method: str,
+        *lists: Sequence[Any],
+        deadline: float | None = None,
+        **settings: Any,
     ) -> list[Any]:
         """A method of the predictor on parallel lists: one result for each."""
         asked = Reading(method, lists, tuple(sorted(settings.items())))
         cost = sum(_tokens(item) for items in lists for item in items)
-        return await self._ask(served, Work(asked, asked.kind, cost, caller, self._deadline()))
+        if not all(lists):
+            return []
+        return await self._ask(served, Work(asked, asked.kind, cost, caller, self._deadline(deadline)))
 
     async def translate(
         self,
@@ -132,6 +159,7 @@ class Service:
         decoding: dict[str, Any] | None = None,
         terms: Terms | None = None,
         matches: Sequence[str] = (),
+        deadline: float | None = None,
         **settings: Any,
     ) -> list[Translation]:
         """`settings` are those of `Translator.translate`: align, split, suppressed, too_long. A model that
@@ -149,7 +177,8 @@ class Service:
             raise RefusedError(str(error)) from error
         asked = Translating(tuple(texts), to, options, terms, tuple(matches))
         cost = sum(map(_tokens, texts)) * options.decoding.width
-        return await self._ask(served, Work(asked, options, cost, caller, self._deadline()))
+        work = Work(asked, options, cost, caller, self._deadline(deadline), size=len(texts))
+        return await self._ask(served, work)
 
     async def translate_remembering(
         self,
@@ -159,13 +188,14 @@ class Service:
         *,
         source: str | None,
         target: str | None,
+        deadline: float | None = None,
         **settings: Any,
     ) -> list[Translation]:
         """The same, where the memory has no answer; with its matches, as `Translator.translate` has them."""
-        how: Any = {"to": target, **settings}
+        how: Any = {"to": target, "deadline": self._deadline(deadline), **settings}
         known = None
         if self.memory is not None:
-            known = await self.memory.look_up(served, texts, source, target)
+            known = await self.memory.look_up(served, texts, source, target, how["deadline"])
         if self.memory is None or known is None:
             return await self.translate(served, caller, texts, **how)
         left = [i for i, each in enumerate(known) if not each.remembered]
@@ -178,16 +208,30 @@ class Service:
         return known
 
     async def generate(
-        self, served: Served, caller: str, prompt: str, *, key: int = 0, **settings: Any
+        self,
+        served: Served,
+        caller: str,
+        prompt: str,
+        *,
+        key: int = 0,
+        deadline: float | None = None,
+        **settings: Any,
     ) -> list[Any]:
-        return await self._ask(served, self._writing(prompt, caller, key, settings))
+        return await self._ask(served, self._writing(prompt, caller, key, deadline, settings))
 
     async def stream(
-        self, served: Served, caller: str, prompt: str, *, key: int = 0, **settings: Any
+        self,
+        served: Served,
+        caller: str,
+        prompt: str,
+        *,
+        key: int = 0,
+        deadline: float | None = None,
+        **settings: Any,
     ) -> AsyncIterator[Written]:
         """Tokens as they come."""
         loop, queue = asyncio.get_running_loop(), asyncio.Queue[Written | None]()
-        work = self._writing(prompt, caller, key, settings)
+        work = self._writing(prompt, caller, key, deadline, settings)
         work.tell = lambda written: _soon(loop, queue.put_nowait, written)
         work.answer.add_done_callback(lambda _: _soon(loop, queue.put_nowait, None))
         served.lane.line.put(work)
@@ -198,21 +242,22 @@ class Service:
         finally:
             served.lane.line.leave(work)
 
-    def _writing(self, prompt: str, caller: str, key: int, settings: dict[str, Any]) -> Work:
+    def _writing(
+        self, prompt: str, caller: str, key: int, deadline: float | None, settings: dict[str, Any]
+    ) -> Work:
         own = tuple(sorted(settings.items()))
         follow = settings.get("max_tokens") or 16
         cost = (_tokens(prompt) + follow) * settings.get("samples", 1)
-        return Work(Writing(prompt, own, key), own, cost, caller, self._deadline())
+        return Work(Writing(prompt, own, key), own, cost, caller, self._deadline(deadline))
 
-    def _deadline(self) -> float:
-        return time.monotonic() + self.limits.seconds
+    def _deadline(self, own: float | None) -> float:
+        """A request's own, or as far from now as any."""
+        return time.monotonic() + self.limits.seconds if own is None else own
 
     async def _ask(self, served: Served, work: Work) -> list[Any]:
         served.lane.line.put(work)
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(work.answer), self.limits.seconds)
-        except TimeoutError:
-            raise LateError(f"not answered within {self.limits.seconds:g} s") from None
+            return await in_time(asyncio.wrap_future(work.answer), work.deadline)
         finally:
             served.lane.line.leave(work)  # a caller that has hung up is dropped, from its batch too
 

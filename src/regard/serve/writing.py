@@ -60,8 +60,10 @@ class GeneratorLane(Lane):
     def _step(self, each: _Running, running: list[_Running]) -> bool:
         """One token of each text; False when all have come to their end."""
         try:
-            for written in next(each.steps):
+            found = next(each.steps)
+            for written in found:
                 self._tell(each, written)
+            self.line.progressed(len(found))
             each.begun = True
             going = any(not work.dropped for work in each.works)
         except StopIteration:
@@ -82,6 +84,7 @@ class GeneratorLane(Lane):
 
     def _tell(self, each: _Running, written: Written) -> None:
         work, found = each.works[written.prompt], each.found[written.prompt]
+        work.spent += 1
         if work.dropped or time.monotonic() > work.deadline:
             work.fail(LateError("the text was not written in time"))
             written.stopped = True

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from regard.config import ConfigError
 from regard.disk import AGAIN, DiskFullError
-from regard.tasks.ahead import Ahead
+from regard.tasks.ahead import Ahead, sweep
 from regard.tasks.base.folder import WEIGHTS
 from regard.tasks.base.forecast import Forecast, timed
 from regard.tasks.base.job import Job, build_trainer, train
@@ -146,6 +146,8 @@ def prepare(
     own = own.part if isinstance(own, Later) else own
     if ahead is not None:
         ahead.wait()
+    if ranks.first:
+        sweep(folder)
     return own(written, folder, ranks, console, begun=begun)
 
 

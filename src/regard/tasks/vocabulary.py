@@ -2,7 +2,9 @@
 
 A new piece's row is the mean of the rows of the pieces it was made of, in every matrix that has a row for
 each piece. So its score is the mean of theirs, never above the highest: greedily, a model writes what it
-wrote before, until it is fine-tuned on text that has the piece.
+wrote before, until it is fine-tuned on text that has the piece. The unknown token is never written, and its
+score may be high: a piece that was not known before, as a whole or in part, gets the mean of all pieces'
+rows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -76,6 +78,8 @@ def vocabulary(
     tokenizer = predictor.tokenizer
     if tokenizer is None:
         raise FolderError(f"{folder}: it has no tokenizer whose vocabulary could be changed")
+    if tokenizer.target.vocabulary != tokenizer.vocabulary:
+        raise FolderError(f"{folder}: its sides have vocabularies of their own, which are not changed here")
     lines = [
         *chain.from_iterable((line.text for line in read_lines(path, encoding=encoding)) for path in text)
     ]
@@ -139,6 +143,8 @@ def _means(weight: Tensor, renewed: Renewed) -> Tensor:
     for id, ids in enumerate(renewed.made_of):
         if len(ids) > 1:
             found[id] = weight[list(ids)].mean(dim=0)
+    if strange := renewed.were_unknown:
+        found[strange] = weight[renewed.kept].mean(dim=0)
     return found
 
 

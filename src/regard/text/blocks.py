@@ -2,7 +2,7 @@
 
 import html
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -13,6 +13,8 @@ from regard.text.scanning import Syntax
 MOST = 50
 """Marks that a model is expected to copy."""
 _SPACE = re.compile(r"[ \t\r\n\f]+")
+_LINE_END = re.compile(r"[\r\n]")
+_LOOSE_BRACE = re.compile(r"('[{}][^']*')|[{}]")
 _CLOSING = ".,;:!?)]}…%»”’。，、；：！？）」』】》"  # noqa: RUF001
 
 
@@ -48,6 +50,8 @@ class Notation:
 
     read: Callable[[str], str] = str
     write: Callable[[str], str] = str
+    optional: Mapping[str, str] = field(default_factory=dict)
+    """Opening tags of what is left out where it gets no words, and what opens and closes it within a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +92,14 @@ class Block:
         return _Reader(self, bare or _named(self.pieces) > MOST).view
 
     def place(self, view: View, text: str, links: Links | None = None) -> str:
-        """A translation of this view, with everything in it again."""
+        """A translation of this view, with everything in it again. A line end that the view has none of is a
+        space."""
+        text = text.strip() if _LINE_END.search(view.text) else " ".join(_LINE_END.split(text)).strip()
+        escape = self._escape_new
         if not self.ordered:
-            return self.before + place(view, text.strip(), links, self.escape) + self.after
-        whole = self.before + place(view, text.strip(), None, self.escape) + self.after
-        return whole if self.in_order(whole) else self._beside(text.strip())
+            return self.before + place(view, text, links, escape) + self.after
+        whole = self.before + place(view, text, None, escape) + self.after
+        return whole if self.in_order(whole) else self._beside(text)
 
     def in_order(self, output: str) -> bool:
         """Whether all tags and marks follow each other as they did."""
@@ -108,7 +115,7 @@ class Block:
         """All tags and marks as they were, and the text where it began: not as good, but whole. Names of
         marks in it are left out."""
         pattern = placeholders(count=self.syntax.count, printf=self.syntax.printf)
-        plain = self.escape(" ".join(pattern.sub(" ", text).split()))
+        plain = self._escape_new(" ".join(pattern.sub(" ", text).split()))
         return self.before + "".join(_frame(self.pieces, iter([plain]))) + self.after
 
     @property
@@ -116,6 +123,12 @@ class Block:
         if self.notation is not None:
             return self.notation.write
         return str if self.syntax.kind == "text" else escaped
+
+    def _escape_new(self, text: str) -> str:
+        """Of what a model has written: in a branch of a choice, a brace that is not quoted would end it."""
+        if self.syntax.branch:
+            text = _LOOSE_BRACE.sub(lambda found: found[1] or "", text)
+        return self.escape(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +150,11 @@ def names_of(pieces: Iterable[Piece]) -> Iterator[str]:
                 yield name
             case Inline(nodes=inner):
                 yield from names_of(inner)
+
+
+def in_turn(pieces: Iterable[Piece]) -> bool:
+    """Whether there are several template tags, of which one may end what another begins."""
+    return sum(raw.startswith(("{%", "<%")) and not raw.startswith("<%=") for raw in _raws(pieces)) > 1
 
 
 def _raws(pieces: Iterable[Piece]) -> Iterator[str]:
@@ -220,6 +238,7 @@ class _Reader:
 
     def __init__(self, block: Block, bare: bool) -> None:
         self._bare, self._one_space, self._escape = bare, _one_space(block.syntax), block.escape
+        self._optional: Mapping[str, str] = {} if block.notation is None else block.notation.optional
         self._parts: list[str] = []
         self._length = 0
         self._names: dict[str, str] = {}
@@ -246,7 +265,9 @@ class _Reader:
                     if any(text.strip() for text in texts):
                         start = self._length
                         inside = tuple(self._read(inner))
-                        nodes.append(Element(opening, closing, start, self._length, inside))
+                        hollow, within = opening not in self._optional, self._optional.get(opening, "")
+                        span = start, self._length
+                        nodes.append(Element(opening, closing, *span, inside, hollow, within))
                     else:
                         nodes.append(self._point(_written([piece], self._escape)))
                         self._write("".join(texts)[:1])

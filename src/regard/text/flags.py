@@ -7,13 +7,13 @@
     repetition       words, or a few letters, come again and again, and do not in the source
     too-short        a third of the source's length or less
     too-long         three times the source's length or more
-    numbers          the digits of both are not the same
+    numbers          those of both are not the same (`numbers.py`)
     placeholders     codes ({0}, %s, <b>, &amp;) or addresses of both are not the same
     copied           the source itself, or nearly
     characters       signs of damage that the source has not: U+FFFD, <unk>, control characters
 
 Lengths are in characters, where one of a script without spaces counts as three; short texts may differ by
-more. Numbers are compared as runs of digits: 1,000.5 and 1.000,5 are the same, 2 and two are not.
+more. Words are those of `words.py`; of scripts without spaces, two characters count as one.
 """
 
 import re
@@ -22,7 +22,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from regard.text.numbers import same_numbers
+from regard.text.placeholders import placeholders
 from regard.text.splitting import spaceless
+from regard.text.words import in_word, without_spaces, words
 
 NAMES = (
     "low-confidence",
@@ -39,12 +42,7 @@ NAMES = (
 )
 """All flags, in the order in which they are given."""
 
-_WORD = re.compile(r"\w+")
-_CODES = re.compile(
-    r"https?://[^\s<>\"']+[^\s<>\"'.,;:!?)]|[\w.+-]{1,64}@[\w-]{1,63}\.[\w.-]{1,200}\w"
-    r"|\{\{[^{}]*\}\}|\$?\{[\w.:, ]*\}|%(?:\(\w+\)|\d+\$)?[-+0 #]?\d*(?:\.\d+)?[sdifuxXeEgGcr@](?!\w)"
-    r"|</?[A-Za-z][^<>]*>|&(?:#\d+|#x[0-9A-Fa-f]+|[A-Za-z]\w*);"
-)
+_CODES = re.compile(rf"{placeholders().pattern}|</?[A-Za-z][^<>]*>")
 _LOOP = re.compile(r"(\S.{0,9}?)\1{7,}")
 """A few characters, eight times or more."""
 _DAMAGE = re.compile(
@@ -116,7 +114,7 @@ def flags_of(
             "repetition": repeats(source, target, settings),
             "too-short": longer <= 1 / settings.proportion,
             "too-long": longer >= settings.proportion,
-            "numbers": _digits(source) != _digits(target),
+            "numbers": not same_numbers(_CODES.sub(" ", source), _CODES.sub(" ", target)),
             "placeholders": _codes(source) != _codes(target),
             "copied": copied(source, target),
             "characters": not Counter(_DAMAGE.findall(target)) <= Counter(_DAMAGE.findall(source)),
@@ -147,25 +145,37 @@ def repeats(source: str, target: str, settings: FlagSettings | None = None) -> b
     settings = settings or FlagSettings()
     if _LOOP.search(target) and not _LOOP.search(source):
         return True
-    read, written = (_WORD.findall(text.casefold()) for text in (source, target))
+    read, written = map(_words, (source, target))
     if _in_a_row(written, settings.repeats) and not _in_a_row(read, settings.repeats):
         return True
     return _most(written, settings.ngram) >= max(settings.repeats, _most(read, settings.ngram) + 1)
 
 
+def _words(text: str) -> list[str]:
+    """Without signs."""
+    return [word for word in words(text) if in_word(word[0])]
+
+
+def _size(found: Sequence[str]) -> float:
+    """How many words these are."""
+    return sum(0.5 if without_spaces(word[0]) else 1 for word in found)
+
+
 def _in_a_row(words: Sequence[str], times: int) -> bool:
-    """Whether a word, or a sequence of up to eight, comes so many times without anything between."""
+    """Whether a word, or a sequence of up to eight, comes so many times without anything between. One
+    character of a script without spaces is no word yet."""
     for size in range(1, 9):
         run = 0
         for i in range(size, len(words)):
             run = run + 1 if words[i] == words[i - size] else 0
-            if run >= size * (times - 1):
+            if run >= size * (times - 1) and _size([*{*words[i - size + 1 : i + 1]}]) >= 1:
                 return True
     return False
 
 
-def _most(words: Sequence[str], size: int) -> int:
+def _most(words: Sequence[str], count: int) -> int:
     """How often the most frequent sequence of so many words comes."""
+    size = 2 * count if _size(words) <= 0.75 * len(words) else count  # half of them characters
     grams = Counter(tuple(words[i : i + size]) for i in range(len(words) - size + 1))
     return max(grams.values(), default=0)
 
@@ -173,23 +183,18 @@ def _most(words: Sequence[str], size: int) -> int:
 def copied(source: str, target: str) -> bool:
     """The same words, three or more; or four of five of five or more. Codes and numbers are no words."""
     read, written = (
-        [word for word in _WORD.findall(_CODES.sub(" ", text).casefold()) if word.isalpha()]
-        for text in (source, target)
+        [word for word in _words(_CODES.sub(" ", text)) if word[0].isalpha()] for text in (source, target)
     )
-    if len(read) < 3:
+    if _size(read) < 3:
         return False
     if read == written:
         return True
     both = (Counter(read) & Counter(written)).total()
-    return len(read) >= 5 and 5 * both >= 4 * max(len(read), len(written))
+    return _size(read) >= 5 and 5 * both >= 4 * max(len(read), len(written))
 
 
 def _length(text: str) -> int:
     return sum(3 if spaceless(char) else 1 for char in text.strip())
-
-
-def _digits(text: str) -> Counter[int]:
-    return Counter(int(found) for found in re.findall(r"\d{1,50}", _CODES.sub(" ", text)))
 
 
 def _codes(text: str) -> Counter[str]:

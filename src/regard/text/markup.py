@@ -25,6 +25,7 @@ from regard.text.blocks import (
     Piece,
     escaped,
     has_letters,
+    in_turn,
     names_of,
 )
 from regard.text.placeholders import by_place, choices, placeholders
@@ -37,6 +38,8 @@ _BREAK = re.compile(r"([ \t]*\r?\n\s*)")
 _FIRST, _LAST = "\ue000", "\ue001"
 """Around the number of a choice, while a text is cut at its tags; no text has them."""
 _STANDS = re.compile(f"{_FIRST}(\\d+){_LAST}")
+DEEPEST = 20
+"""Choices within choices; those further in are not translated."""
 
 
 def parse(text: str, syntax: Syntax | None = None) -> Document:
@@ -83,14 +86,15 @@ def read_block(
     text: str,
     syntax: Syntax,
     adjust: Callable[[list[Token]], list[Token]] = _paired,
+    depth: int = 0,
 ) -> Block:
     """A text that is translated at once, whatever is in it: a tag without its other one is a mark. The
     branches of an ICU message, and of a plain text its lines, are blocks `inside`. `adjust` says which tags
-    belong together."""
+    belong together, `depth` how many choices it is in."""
     before, core, after = _stripped(text)
     stripped, marks = core, list[Mark]()
     if "{" in core and _FIRST not in core:
-        core, marks = _without_choices(core, syntax, adjust)
+        core, marks = _without_choices(core, syntax, adjust, depth)
     if syntax.kind == "text" and syntax.lines and "\n" in core:
         lines = [_read(line, syntax, adjust, marks) for line in re.split(r"(\r?\n|\r)", core)]
         parts = [each if each.words or each.inside else each.written() for each in lines]
@@ -109,11 +113,15 @@ def _read(
     plain = syntax.kind == "text" and not syntax.tags
     tokens = [Token("text", raw)] if plain else adjust(scan(raw, syntax))
     pieces = _build(tokens, syntax, marks)
-    return Block(pieces, syntax, before, after, ordered=by_place(names_of(pieces)))
+    return Block(pieces, syntax, before, after, ordered=_ordered(pieces))
+
+
+def _ordered(pieces: Sequence[Piece]) -> bool:
+    return by_place(names_of(pieces)) or in_turn(pieces)
 
 
 def _without_choices(
-    text: str, syntax: Syntax, adjust: Callable[[list[Token]], list[Token]]
+    text: str, syntax: Syntax, adjust: Callable[[list[Token]], list[Token]], depth: int
 ) -> tuple[str, list[Mark]]:
     """A text with stand-ins for the choices in it, and what they stand for."""
     marks: list[Mark] = []
@@ -122,10 +130,10 @@ def _without_choices(
         raw = text[choice.start : choice.end]
         if syntax.kind != "text" and any(each.pair is None for each in scan(raw, syntax) if each.name):
             continue  # a tag that opens within and closes without
-        own = replace(syntax, count=choice.plural or syntax.count, lines=False)
+        own = replace(syntax, count=choice.plural or syntax.count, lines=False, branch=True)
         document, at = Document([]), choice.start
-        for start, end in choice.branches:
-            branch = read_block(text[start:end], own, adjust)
+        for start, end in choice.branches if depth < DEEPEST else ():
+            branch = read_block(text[start:end], own, adjust, depth + 1)
             document.parts.append(text[at:start])
             if branch.words or branch.inside:
                 document.parts.append(branch)
@@ -148,7 +156,7 @@ def _block(
     pieces = _build(tokens, syntax, (), notation)
     if not has_letters(pieces):
         return raw
-    return Block(pieces, syntax, before, after, raw, notation, by_place(names_of(pieces)))
+    return Block(pieces, syntax, before, after, raw, notation, _ordered(pieces))
 
 
 def _stripped(raw: str) -> tuple[str, str, str]:

@@ -1,8 +1,9 @@
 """What stands in a text for something else, and is never to be changed: variables of programs, addresses.
 
     %s  %1$s  %(name)s  %-10.2f  %%      printf, in C, Python, Java, Objective-C
+    %<PRIuMAX>  %1  %L2  %n  %Y-%m-%d    gettext in C, Qt, dates
     {name}  {0:N2}  ${x}  #{x}  %{x}     Python, .NET, JavaScript, Ruby
-    {{x}}  $t(key)  %name%               Handlebars, i18next, Symfony
+    {{x}}  {{{x}}}  $t(key)  %name%      Handlebars, i18next, Symfony
     {when, date, short}                  ICU
     &amp;                                an entity, in a text that is no markup
     https://...  mail@example.org        addresses
@@ -14,23 +15,29 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+_LETTER = r"A-Za-z\u00c0-\u024f\u0370-\u052f"
+"""Of Latin, Greek and Cyrillic script: what stands in addresses. Others may follow one at once, as text."""
+_URL = rf"{_LETTER}0-9/#&=+$@%~_*|^\\`(\["
 _VARIABLE = (
     r"\[X\d+X\]"
-    r"|\{\{[^{}\n]{1,80}\}\}|\$t\([^()\n]{1,80}\)"
-    r"|[$#%]?\{[\w.!@\[\]-]{0,40}(?:,\s?-?\d{1,3})?(?::[^{}\s]{0,20})?\}"
+    r"|\{\{\{[^{}\n]{1,80}\}\}\}|\{\{[^{}\n]{1,80}\}\}|\$t\([^()\n]{1,80}\)"
+    r"|[$#%]?\{\s{0,2}[\w.!@\[\]-]{0,40}\s{0,2}(?:,\s?-?\d{1,3})?(?::[^{}\s]{0,20})?\}"
     r"|\{\s{0,3}[\w.-]{1,40}\s{0,3},\s{0,3}(?:number|date|time|spellout|ordinal|duration)"
     r"\s{0,3}(?:,[^{}\n]{0,60})?\}"
-    r"|%%|%\([\w.]{1,40}\)[-+#0 ]?\d{0,4}(?:\.\d{1,3})?[a-zA-Z]"
+    r"|%[-+#0]{0,3}\d{0,4}<PRI\w{1,10}>"
+    r"|%[-^0]?[YymbBHIMdejAa](?:[-/.:, ]{1,2}%[-^0]?[YymbBHIMSpjZAad](?!\w)){1,8}(?!\w)"
+    r"|%%|%\([\w.]{1,40}\)[-+#0]?\d{0,4}(?:\.\d{1,3})?[a-zA-Z]"
     r"|%[A-Za-z_]\w{1,40}(?:\.\w{1,40}){0,4}%(?![\w%])"
-    r"|\b(?:https?|ftp)://[^\s<>\"]+[^\s<>\".,;:!?)\]}']"
+    rf"|(?<![{_LETTER}0-9_])(?:https?|ftp)://(?:[{_URL}.,;:!?)\]'-]|\{{[\w.]{{0,40}}\}})*"
+    rf"(?:[{_URL}-]|\{{[\w.]{{0,40}}\}})"
     r"|(?<!\S)@\w+(?:@[\w.-]+\w)?"
-    r"|\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b"
+    rf"|(?<![{_LETTER}0-9_.+-])[{_LETTER}0-9_.+-]+@[{_LETTER}0-9_-]+(?:\.[{_LETTER}0-9_-]+)+"
 )
 _FLAGS = r"[-+#0']{0,3}(?:\d{1,4}|\*)?(?:\.(?:\d{1,3}|\*))?(?:hh?|ll?|[qLjzt])?"
 _KINDS = "[diouxXeEfFgGaAcCrsSp@]"
 _PRINTF = rf"%(?:\d{{1,2}}\$)?{_FLAGS}{_KINDS}"
 _LIKELY = (
-    rf"|%\d{{1,2}}\${_FLAGS}{_KINDS}"
+    rf"|%\d{{1,2}}\${_FLAGS}{_KINDS}|(?<![\w%])%(?:L?[1-9]\d?|n)(?![\w$%])"
     rf"|(?<![\d%]){_PRINTF}(?:(?![A-Za-z]|(?<=@)\w)|(?=(?:s|ms|px|x|h|m|[kKM]i?[bB])\b))"
 )
 """In a text of which it is not known whether it is a format: not in 100%discount."""

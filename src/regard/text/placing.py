@@ -6,24 +6,33 @@
 
 An element takes the run of target words that holds most of those linked with its own; elements within one
 share its run, and no two beside each other take the same word. So they nest as they did, and each is there
-once, whatever the links say. A mark stands behind what the word before it became.
+once, whatever the links say. An element in a word, `m<sup>2</sup>`, goes around the same letters of the word
+that this became, if they are there. A mark stands behind what the word before it became.
 """
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-Span = tuple[int, int]
-Links = Sequence[tuple[int, int]]
-"""(source word, target word), counted from 0."""
+from regard.text.aligned import Aligned, Links, best_run, core, finer
+from regard.text.units import Span, units
 
-REACH = 2
-"""So many words of others may lie between two of one run."""
-_WORD = re.compile(r"\S+")
-_CORE = re.compile(r"\w(?:.*\w)?", re.DOTALL)
+__all__ = [
+    "Aligned",
+    "Element",
+    "Links",
+    "Node",
+    "Point",
+    "Span",
+    "View",
+    "best_run",
+    "core",
+    "masked",
+    "place",
+]
 
 
 @dataclass(slots=True, eq=False)
@@ -52,6 +61,10 @@ class Element:
     end: int
     """Its text, in characters."""
     inside: "tuple[Element | Point, ...]"
+    hollow: bool = True
+    """It stays where it gets no words."""
+    within: str = ""
+    """What opens and closes it within a word, where that is written in another way."""
 
 
 Node = Element | Point
@@ -76,88 +89,6 @@ class View:
     def order(self, text: str) -> list[str]:
         """The names in a translation, one after the other."""
         return _alternatives(self.names).findall(text) if self.names else []
-
-
-class Aligned:
-    """A text, its translation, and which word became which."""
-
-    def __init__(self, source: str, text: str, links: Links | None) -> None:
-        """Without `links`, the words are taken to be in the same order."""
-        self.source, self.text = source, text
-        self.read, self.written = _words(source), _words(text)
-        self.starts = [start for start, _ in self.read]
-        self.targets: list[list[int]] = [[] for _ in self.read]
-        count = len(self.written)
-        if links is None:
-            links = [(j * len(self.read) // count, j) for j in range(count)] if self.read else []
-        for i, j in sorted(links):
-            if 0 <= i < len(self.read) and 0 <= j < count:
-                self.targets[i].append(j)
-
-    def words(self, span: Span) -> Span:
-        """The source words of a span of characters: at its ends, those that are mostly in it."""
-        start, end = span
-        first = max(bisect_right(self.starts, start) - 1, 0)
-        if self.read and self.read[first][1] <= start:
-            first += 1
-        last = max(first, bisect_left(self.starts, end))
-        if last - first > 1 and not self._mostly(first, span):
-            first += 1
-        if last - first > 1 and not self._mostly(last - 1, span):
-            last -= 1
-        return first, last
-
-    def _mostly(self, word: int, span: Span) -> bool:
-        start, end = core(self.source, self.read[word])
-        return 2 * (min(end, span[1]) - max(start, span[0])) > end - start
-
-    def linked(self, words: Span, within: Span) -> list[int]:
-        """Target words of some source words."""
-        low, high = within
-        return sorted({j for i in range(*words) for j in self.targets[i] if low <= j < high})
-
-    def behind(self, count: int, words: Span, within: Span) -> int:
-        """How many target words come before what stood behind `count` source words; of all those in `words`
-        and in `within`."""
-        low, high = within
-        before = self.linked((count - 1, count), within) if count > words[0] else []
-        after = self.linked((count, count + 1), within) if count < words[1] else []
-        for j in before:
-            if j + 1 in after:
-                return j + 1
-        if before:
-            last = before[0]
-            while last + 1 in before:
-                last += 1
-            return last + 1
-        if after:
-            return after[0]
-        return low + (count - words[0]) * (high - low) // max(words[1] - words[0], 1)
-
-
-def best_run(places: Sequence[int], taken: Callable[[int], bool]) -> Span | None:
-    """Of those places that are free, most that lie close together, with none between that is taken."""
-    best: tuple[int, Span] | None = None
-    first = last = count = 0
-    for place in places:
-        if taken(place):
-            continue
-        close = count and place - last - 1 <= REACH and not any(map(taken, range(last + 1, place)))
-        first, count = (first, count + 1) if close else (place, 1)
-        last = place
-        if best is None or count > best[0]:
-            best = count, (first, last + 1)
-    return None if best is None else best[1]
-
-
-def core(text: str, word: Span) -> Span:
-    """A word without the punctuation around it; all of it where it is nothing else."""
-    found = _CORE.search(text, *word)
-    return word if found is None else found.span()
-
-
-def _words(text: str) -> list[Span]:
-    return [found.span() for found in _WORD.finditer(text)]
 
 
 def _alternatives(names: Iterable[str]) -> re.Pattern[str]:
@@ -189,7 +120,9 @@ class _Placing:
     def __init__(self, view: View, text: str, links: Links | None, escape: Callable[[str], str]) -> None:
         self.view, self.text, self.escape = view, text, escape
         self.in_order = links is None
-        self.aligned = Aligned(masked(view.text, view.names), masked(text, view.names), links)
+        source, target = masked(view.text, view.names), masked(text, view.names)
+        links = None if links is None else finer(source, target, links)
+        self.aligned = Aligned(source, target, links, units)
         self.out: list[str] = []
         self.last = ""
 
@@ -197,13 +130,14 @@ class _Placing:
         """Write what is in the room, in characters of the translation, with the nodes in it."""
         own = self.aligned.words(read) if read[0] < read[1] else (0, 0)
         elements = [each for each in nodes if isinstance(each, Element)]
-        runs = self._runs(elements, own, words)
+        parts = self._parts(elements, words, room)
+        runs = self._runs(elements, parts, own, words)
         items: list[tuple[Span, int, Node, Span]] = []
         edges: list[Span] = []
         place_of = {id(each): i for i, each in enumerate(nodes)}
         for element, run in zip(elements, runs, strict=True):
             if run[0] < run[1]:
-                span = self._edges(element, run, room)
+                span = parts[id(element)][1] if id(element) in parts else self._edges(element, run, room)
                 items.append((span, place_of[id(element)], element, run))
                 edges.append(span)
         edges.sort()
@@ -223,13 +157,24 @@ class _Placing:
         for span, _, node, run in items:
             self._write(done, span[0])
             if isinstance(node, Element):
-                self.out.append(node.opening)
-                self.fill(node.inside, (node.start, node.end), run, span)
-                self.out.append(node.closing)
+                self._element(node, run, span)
             else:
-                self._mark(node, span[0])
+                self._mark(node, span[0], room[1])
             done = max(done, span[1])
         self._write(done, room[1])
+
+    def _element(self, element: Element, run: Span, room: Span) -> None:
+        before, last = len(self.out), self.last
+        beside = self.text[max(room[0] - 1, 0) : room[0]] + self.text[room[1] : room[1] + 1]
+        own = element.within if any(map(str.isalnum, beside)) else ""
+        self.out.append(own or element.opening)
+        self.last = ""
+        self.fill(element.inside, (element.start, element.end), run, room)
+        self.last = self.last or last
+        if element.hollow or len(self.out) > before + 1:
+            self.out.append(own or element.closing)
+        else:
+            del self.out[before:]
 
     def _write(self, start: int, end: int) -> None:
         text = self.text[start:end]
@@ -242,22 +187,44 @@ class _Placing:
         self.out.append(self.escape(text[done:]))
         self.last = text[-1]
 
-    def _mark(self, point: Point, at: int) -> None:
+    def _mark(self, point: Point, at: int, end: int) -> None:
+        """With a space beside it where one was, but for the ends of an element."""
         before = point.before and self.last and not self.last.isspace()
-        after = point.after and self.text[at : at + 1].strip()
+        after = point.after and self.text[at : min(at + 1, end)].strip()
         self.out.append(f"{' ' if before else ''}{point.raw}{' ' if after else ''}")
         self.last = " " if after else "x"
 
-    def _runs(self, elements: Sequence[Element], own: Span, words: Span) -> list[Span]:
+    def _parts(self, elements: Sequence[Element], words: Span, room: Span) -> dict[int, tuple[int, Span]]:
+        """Of those in a word: the target word that has the same letters in it, and where."""
+        found: dict[int, tuple[int, Span]] = {}
+        ends: dict[int, int] = {}
+        for element in elements:
+            first, last = self.aligned.words((element.start, element.end))
+            for j in self.aligned.linked((first, last), words) if last - first == 1 else ():
+                span = self.aligned.part((element.start, element.end), first, j)
+                if span is not None and max(room[0], ends.get(j, 0)) <= span[0] and span[1] <= room[1]:
+                    found[id(element)], ends[j] = (j, span), span[1]
+                    break
+        return found
+
+    def _runs(
+        self, elements: Sequence[Element], parts: dict[int, tuple[int, Span]], own: Span, words: Span
+    ) -> list[Span]:
         """Which target words each takes."""
         low, high = words
         reads = [self.aligned.words((each.start, each.end)) for each in elements]
-        if len(elements) == 1 and reads[0] == own:
+        if len(elements) == 1 and reads[0] == own and not parts:
             return [words]
         linked = [self.aligned.linked(each, words) for each in reads]
         taken = bytearray(high - low)
+        for j, _ in parts.values():
+            taken[j - low] = 1
         runs = [words] * len(elements)
         for k in sorted(range(len(elements)), key=lambda k: -len(linked[k])):
+            if id(elements[k]) in parts:
+                j = parts[id(elements[k])][0]
+                runs[k] = j, j + 1
+                continue
             run = best_run(linked[k], lambda j: bool(taken[j - low]))
             if run is None:
                 at = self.aligned.behind(reads[k][0], own, words)

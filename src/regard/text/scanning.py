@@ -34,6 +34,9 @@ _UNTRANSLATED = re.compile(
     rf"""\stranslate\s*=\s*["']?no\b|\smtype\s*=\s*["']protected\b|\sclass\s*=\s*(?:"(?:[^"]*\s)?{_CLASS}|'(?:[^']*\s)?{_CLASS}|{_CLASS})""",
     re.IGNORECASE,
 )
+_TEMPLATE = re.compile(r"<%(?:(?!%>).){0,400}+%>|\{%(?:(?!%\}).){0,400}+%\}", re.DOTALL)
+"""Tags of ERB, EJS; of Jinja, Liquid, Twig."""
+_BEGIN = re.compile(r"<|\{%")
 _ADDRESS = re.compile(r"https?://\S+")
 
 
@@ -60,6 +63,8 @@ class Syntax:
     """These are placeholders."""
     count: bool = False
     """So is #, as in the branches of a plural."""
+    branch: bool = False
+    """It is a branch of a choice, which a brace of its own would end."""
     printf: bool = False
     """It is known to be a format of printf's."""
 
@@ -88,7 +93,8 @@ def scan(text: str, syntax: Syntax) -> list[Token]:
 def _scan(text: str, syntax: Syntax) -> Iterator[Token]:
     """Tags, comments and text, one after the other; together they are the text."""
     done = at = 0
-    while (at := text.find("<", at)) >= 0:
+    while (begins := _BEGIN.search(text, at)) is not None:
+        at = begins.start()
         found = _TAG.match(text, at)
         if found is not None:
             token = _tag(found, syntax)
@@ -97,6 +103,8 @@ def _scan(text: str, syntax: Syntax) -> Iterator[Token]:
                 closing = re.compile(rf"</{token.name}\s*>", re.IGNORECASE).search(text, end)
                 token = Token("mark", "", token.name, parts=token.name in BLOCKS)
                 end = len(text) if closing is None else closing.end()
+        elif (template := _TEMPLATE.match(text, at)) is not None:
+            token, end = Token("mark", "", stands=True), template.end()
         elif (end := _special(text, at)) > 0:
             token = Token("mark", "")
         else:

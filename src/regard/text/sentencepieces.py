@@ -34,7 +34,7 @@ def library() -> Any:
     except ImportError as error:
         raise ImportError(
             "this tokenizer is a SentencePiece model, and sentencepiece is not installed: "
-            "pip install regard[desk]"
+            "pip install 'regard[desk]'"
         ) from error
     return sentencepiece
 

@@ -7,6 +7,9 @@
 
 A term that the model has written itself stays where it is. One that no word is aligned with is put behind
 what the word before it became. So each is there, in every case.
+
+Blanks of any kind and number, Unicode's ways to write one character, and those to write an apostrophe are the
+same, in terms and texts.
 """
 
 import re
@@ -18,9 +21,14 @@ from itertools import takewhile
 from typing import Literal
 
 from regard.text.placing import Aligned, Links, Span, best_run, core, masked
-from regard.text.splitting import spaceless
+from regard.text.words import in_word, is_mark, spans, without_spaces
 
 _WORD = re.compile(r"\w+")
+_UNUSUAL = re.compile(r"\s\s|[^\S ]|[\u2019\u2018\u02bc\uff07]")
+"""Blanks and apostrophes that are to be normal ones."""
+_APOSTROPHES = dict.fromkeys("\u2019\u2018\u02bc\uff07", "'")
+_ENDING = re.compile("|a|ar|as|e|em|en|ens|er|ern|es|et|i|k|n|o|om|or|os|ou|s|t|u|y")
+"""What languages of Latin script add to a word of four letters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +37,43 @@ class Term:
     end: int
     """In the source."""
     target: str
+    stays: bool = False
+    """It is not to be translated: no other form of it counts."""
+
+
+class _Normal:
+    """A text in which what is written in several ways is written in one, and where each character was."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._starts: Sequence[int] = range(len(text) + 1)
+        if not _UNUSUAL.search(text) and unicodedata.is_normalized("NFC", text):
+            return
+        parts, starts, at = [], [], 0
+        while at < len(text):
+            end = at + 1
+            if text[at].isspace():
+                while end < len(text) and text[end].isspace():
+                    end += 1
+                own = " "
+            else:
+                while end < len(text) and (
+                    unicodedata.combining(text[end]) or "\u1160" <= text[end] <= "\u11ff"
+                ):
+                    end += 1
+                own = _APOSTROPHES.get(text[at:end]) or unicodedata.normalize("NFC", text[at:end])
+            parts.append(own)
+            starts += [at] * len(own)
+            at = end
+        self.text, self._starts = "".join(parts), [*starts, len(text)]
+
+    def span(self, start: int, end: int) -> Span:
+        """In the text as it was."""
+        return self._starts[start], self._starts[end]
+
+
+def _normal(text: str) -> str:
+    return _Normal(text).text
 
 
 class Terms:
@@ -39,10 +84,11 @@ class Terms:
     ) -> None:
         """`exact` are terms that are found only as they are spelled, `any_case` those found however they
         are."""
-        self._entries, self._exact, self._any_case = dict(entries), exact, any_case
+        self._entries = {_normal(term): target for term, target in entries.items()}
+        self._exact, self._any_case = {*map(_normal, exact)}, {*map(_normal, any_case)}
         self._alike: dict[str, list[str]] = {}
         lengths: dict[str, set[int]] = {}
-        for term in filter(None, entries):
+        for term in filter(None, self._entries):
             self._alike.setdefault(term.lower(), []).append(term)
             lengths.setdefault(_first(term, 0), set()).add(len(term))
         self._lengths = {first: sorted(own, reverse=True) for first, own in lengths.items()}
@@ -50,15 +96,17 @@ class Terms:
     def find(self, text: str, names: Iterable[str] = ()) -> list[Term]:
         """The longest at each place; none inside names. Case counts, but for a capital that begins a term,
         and its translation then has one too, and for a term all in capitals."""
-        hidden, found, done = masked(text, names, "\0"), [], 0
+        normal = _Normal(masked(text, names, "\0"))
+        hidden, found, done = normal.text, list[Term](), 0
         for start in _starts(hidden):
             if start < done:
                 continue
             for length in self._lengths.get(_first(hidden, start), ()):
                 end = start + length
-                target = self._target(hidden[start:end])
+                written = hidden[start:end]
+                target = self._target(written)
                 if target is not None and _bounded(hidden, start, end):
-                    found.append(Term(start, end, target))
+                    found.append(Term(*normal.span(start, end), target, _normal(target) == written))
                     done = end
                     break
         return found
@@ -83,13 +131,13 @@ def _starts(text: str) -> Iterator[int]:
     """Where a term may begin: at words and signs, and at each character of a script without spaces."""
     for found in re.finditer(r"\w+|[^\w\s]", text):
         yield found.start()
-        yield from (i for i in range(found.start() + 1, found.end()) if spaceless(text[i]))
+        yield from (i for i in range(found.start() + 1, found.end()) if without_spaces(text[i]))
 
 
 def _first(text: str, start: int) -> str:
     """What terms are looked up by: the word that begins here, or the character."""
     found = _WORD.match(text, start)
-    return text[start] if found is None or spaceless(text[start]) else found[0].lower()
+    return text[start] if found is None or without_spaces(text[start]) else found[0].lower()
 
 
 def _bounded(text: str, start: int, end: int) -> bool:
@@ -98,8 +146,10 @@ def _bounded(text: str, start: int, end: int) -> bool:
 
 
 def _joined(text: str, at: int) -> bool:
-    pair = text[max(at - 1, 0) : at + 1]
-    return 0 < at < len(text) and all(_WORD.match(char) and not spaceless(char) for char in pair)
+    if not 0 < at < len(text):
+        return False
+    pair = text[at - 1 : at + 1]
+    return is_mark(text[at]) or all(in_word(char) and not without_spaces(char) for char in pair)
 
 
 Held = Literal["exact", "inflected"]
@@ -110,41 +160,80 @@ def held(
     text: str, terms: Sequence[Term], *, inflected: bool = False, names: Iterable[str] = ()
 ) -> list[Held | None]:
     """Whether a translation has each of the terms, each at a place of its own; None where it does not. With
-    `inflected`, other forms count too (`inflects`)."""
-    hidden = masked(text, names, "\0")
+    `inflected`, other forms count too (`inflects`), but not of what is not to be translated."""
+    hidden = _normal(masked(text, names, "\0"))
     free = [True] * len(hidden)
     found: list[Held | None] = [None] * len(terms)
-    for i, term in enumerate(terms):
-        for match in re.finditer(re.escape(term.target), hidden):
-            if _bounded(hidden, *match.span()) and all(free[slice(*match.span())]):
-                free[slice(*match.span())] = [False] * len(match[0])
-                found[i] = "exact"
-                break
-    words = [match.span() for match in _WORD.finditer(hidden)]
-    for i, term in enumerate(terms):
-        wanted = _WORD.findall(term.target)
-        if found[i] is not None or not inflected or not wanted:
-            continue
-        for first in range(len(words) - len(wanted) + 1):
-            start, end = words[first][0], words[first + len(wanted) - 1][1]
-            own = [hidden[a:b] for a, b in words[first : first + len(wanted)]]
-            if all(free[start:end]) and all(map(inflects, own, wanted)):
-                free[start:end] = [False] * (end - start)
-                found[i] = "inflected"
-                break
+
+    def take(start: int, end: int) -> bool:
+        if not all(free[start:end]):
+            return False
+        free[start:end] = [False] * (end - start)
+        return True
+
+    targets = [_normal(term.target) for term in terms]
+    longest_first = sorted(range(len(terms)), key=lambda i: -len(targets[i]))
+    for i in longest_first:
+        places = _places(hidden, targets[i])
+        found[i] = "exact" if any(take(*place) for place in places) else None
+    if not inflected:
+        return found
+    words = _words(hidden)
+    for i in longest_first:
+        if found[i] is None and not terms[i].stays:
+            wanted = [targets[i][slice(*span)] for span in _words(targets[i])]
+            places = _inflected(hidden, words, wanted)
+            found[i] = "inflected" if any(take(*place) for place in places) else None
     return found
 
 
-def inflects(word: str, term: str) -> bool:
-    """Whether a word is taken for a form of a term. Without case and marks on letters (Häuser is hauser), it
-    begins with the term, of which one letter may be missing at the end (two, of eight or more; none, of four
-    or fewer), and goes on with three letters at most. Made for languages that inflect by endings; irregular
-    forms are not seen."""
+def _words(text: str) -> list[Span]:
+    """Without signs."""
+    return [span for span in spans(text) if in_word(text[span[0]])]
+
+
+def _places(text: str, target: str) -> Iterator[Span]:
+    """Where it is, as whole words."""
+    return (each.span() for each in re.finditer(re.escape(target), text) if _bounded(text, *each.span()))
+
+
+def _inflected(text: str, words: Sequence[Span], wanted: Sequence[str]) -> Iterator[Span]:
+    """Where other forms of these words follow each other."""
+    for first in range(len(words) - len(wanted) + 1) if wanted else ():
+        own = words[first : first + len(wanted)]
+        if all(
+            inflects(text[start:end], term, first=_begins(text, start))
+            for (start, end), term in zip(own, wanted, strict=True)
+        ):
+            yield own[0][0], own[-1][1]
+
+
+def _begins(text: str, start: int) -> bool:
+    """Whether a sentence does here."""
+    before = text[:start].rstrip(" \"'([{«»„“”‚‘¿¡-–—")  # noqa: RUF001
+    return not before or before[-1] in ".!?:…。！？"  # noqa: RUF001
+
+
+def inflects(word: str, term: str, *, first: bool = False) -> bool:
+    """Whether a word is taken for a form of a term; `first`: a sentence begins with it, so that it may have a
+    capital. Made for languages that inflect by endings; irregular forms are not seen.
+
+    Of a term in capitals, and of one of three letters or fewer, there are no other forms. One of four may
+    have an ending that languages add, and its case counts. Without case and marks on letters (Bahnhöfe is
+    bahnhofe), a word for a longer one begins as the term does, of which one letter may be missing at the end
+    (two, of eight or more), and goes on with three letters at most."""
     plain, stem = _unmarked(word), _unmarked(term)
-    cut = 0 if len(stem) <= 4 else 1 if len(stem) < 8 else 2
+    if len(stem) <= 3 or term.isupper():
+        return word == term or (first and word == term[:1].upper() + term[1:])
+    if len(stem) == 4:
+        ending = plain.removeprefix(stem)
+        usual = _ENDING.fullmatch(ending) or (not ending.isascii() and len(ending) <= 2)
+        same_case = word[0].isupper() == term[0].isupper() or (first and word[0].isupper())
+        return bool(usual) and same_case and plain.startswith(stem)
+    cut = 1 if len(stem) < 8 else 2
     pairs = zip(plain, stem, strict=False)
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    return shared >= max(len(stem) - cut, 1) and len(plain) - shared <= 3
+    return shared >= len(stem) - cut and len(plain) - shared <= 3
 
 
 def _unmarked(word: str) -> str:
@@ -167,25 +256,48 @@ def enforce(
     """A translation with all terms in it, and its links. What stands for marks (`names`) is not touched."""
     aligned = Aligned(source, text, links)
     hidden = masked(text, names, "\0")
+    normal = _Normal(hidden)
     used = ["\0" in hidden[start:end] for start, end in aligned.written]
     starts = [start for start, _ in aligned.written]
-    edits = [_edit(aligned, hidden, starts, used, term) for term in terms]
-    return _rewritten(aligned, sorted(edits, key=lambda edit: edit.span))
+    edits: dict[int, _Edit] = {}
+    for i in sorted(range(len(terms)), key=lambda i: -len(terms[i].target)):
+        there = _written(aligned, normal, starts, used, terms[i])
+        if there is not None:
+            edits[i] = there
+    for i, term in enumerate(terms):
+        if i not in edits:
+            edits[i] = _edit(aligned, used, term)
+    return _rewritten(aligned, sorted((edits[i] for i in range(len(terms))), key=lambda edit: edit.span))
 
 
-def _edit(aligned: Aligned, hidden: str, starts: list[int], used: list[bool], term: Term) -> _Edit:
+def _written(
+    aligned: Aligned, normal: _Normal, starts: list[int], used: list[bool], term: Term
+) -> _Edit | None:
+    """The term where the model has written it itself: next to what it was aligned with."""
+    read = aligned.words((term.start, term.end))
+    linked = aligned.linked(read, (0, len(aligned.written)))
+    there = []
+    for place in _places(normal.text, _normal(term.target)):
+        span = normal.span(*place)
+        run = (bisect_right(starts, span[0]) - 1, bisect_right(starts, span[1] - 1))
+        if not any(used[slice(*run)]):
+            there.append((span, run))
+    if not there:
+        return None
+    span, run = min(there, key=lambda each: min((abs(each[1][0] - j) for j in linked), default=0))
+    used[slice(*run)] = [True] * (run[1] - run[0])
+    return _Edit(span, aligned.text[slice(*span)], read)
+
+
+def _edit(aligned: Aligned, used: list[bool], term: Term) -> _Edit:
+    """The term in the place of what it was aligned with."""
     read, everything = aligned.words((term.start, term.end)), (0, len(aligned.written))
     linked = aligned.linked(read, everything)
-    there = [*_occurrences(hidden, starts, used, term.target)]
-    if there:  # the model has written it itself: the one next to what it was aligned with
-        span, run = min(there, key=lambda each: min((abs(each[1][0] - j) for j in linked), default=0))
-        used[slice(*run)] = [True] * (run[1] - run[0])
-        return _Edit(span, term.target, read)
     found = best_run(linked, lambda j: used[j] or _crowded(aligned, j))
     if found is None:
         count = aligned.behind(read[0], (0, len(aligned.read)), everything)
         at = aligned.written[count - 1][1] if count else 0
-        before = " " if count and not spaceless(aligned.text[at - 1]) else ""
+        before = " " if count and not without_spaces(aligned.text[at - 1]) else ""
         after = "" if count else " "
         return _Edit((at, at), f"{before}{term.target}{after}", read)
     used[slice(*found)] = [True] * (found[1] - found[0])
@@ -193,18 +305,9 @@ def _edit(aligned: Aligned, hidden: str, starts: list[int], used: list[bool], te
     return _Edit((core(aligned.text, first)[0], core(aligned.text, last)[1]), term.target, read)
 
 
-def _occurrences(
-    hidden: str, starts: list[int], used: list[bool], target: str
-) -> Iterator[tuple[Span, Span]]:
-    for match in re.finditer(re.escape(target), hidden):
-        run = (bisect_right(starts, match.start()) - 1, bisect_right(starts, match.end() - 1))
-        if _bounded(hidden, *match.span()) and not any(used[slice(*run)]):
-            yield match.span(), run
-
-
 def _crowded(aligned: Aligned, word: int) -> bool:
     """Whether a word may hold more than one, since its script has no spaces."""
-    return any(map(spaceless, aligned.text[slice(*aligned.written[word])]))
+    return any(map(without_spaces, aligned.text[slice(*aligned.written[word])]))
 
 
 def _rewritten(aligned: Aligned, edits: Sequence[_Edit]) -> tuple[str, Links]:

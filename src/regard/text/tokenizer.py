@@ -111,6 +111,8 @@ class Tokenizer:
             )
         try:
             return cls(text)
+        except ImportError as error:
+            raise ValueError(f"{file}: {error}") from error
         except Exception as error:  # the library raises bare Exception
             raise ValueError(
                 f"{file}: this version of tokenizers ({tokenizers.__version__}) cannot read it ({error}); "

@@ -6,6 +6,9 @@ never uses.
 
 Text that has none of the new pieces is cut as before: new merges of BPE come after all old ones. Of each new
 piece it is said of which old ones it was made: a model's row for it is the mean of theirs.
+
+A SentencePiece model has its pieces in a file that is left as it is. It takes no new ones; the vocabulary
+beside it can lose some, which are unknown then.
 """
 
 import json
@@ -15,10 +18,13 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
+from regard.text.sentencepieces import is_pieces
 from regard.text.specials import BYTES
 from regard.text.tokenizer import Tokenizer
 
 Ids = tuple[int, ...]
+CONTROLS = ("<s>", "<pad>", "</s>", "<unk>")
+"""Of SentencePiece: M2M100 counts on their ids, whatever their roles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,22 @@ class Renewed:
 
     tokenizer: Tokenizer
     made_of: tuple[Ids, ...]
+
+    @property
+    def were_unknown(self) -> list[int]:
+        """Ids of new pieces that were not known before, as a whole or in part."""
+        own = self.tokenizer.ids.unknown
+        if own is None:
+            return []
+        (unknown,) = self.made_of[own]
+        return [id for id, ids in enumerate(self.made_of) if unknown in ids and id != own]
+
+    @property
+    def kept(self) -> list[int]:
+        """Ids of the one before whose pieces are still there, special tokens left out."""
+        new = {*self.were_unknown, *(self.tokenizer.vocabulary[token] for token in self.tokenizer.specials)}
+        ids = sorted({*self.tokenizer.vocabulary.values()} - new)
+        return [self.made_of[id][0] for id in ids if len(self.made_of[id]) == 1]
 
     def then(self, later: "Renewed") -> "Renewed":
         """Both changes, as one."""
@@ -42,9 +64,14 @@ def unchanged(tokenizer: Tokenizer) -> Renewed:
 def extended(tokenizer: Tokenizer, texts: Iterable[str], *, most: int, minimum: int = 2) -> Renewed:
     """With at most so many new pieces, for what stands in the texts at least `minimum` times: those first
     that make the texts shortest."""
-    words = Counter(word for text in texts for word in tokenizer.words(text))
     state = deepcopy(dict(tokenizer.state))
     kind = state["model"]["type"]
+    if is_pieces(state):
+        raise ValueError(
+            "a SentencePiece model takes no new pieces: fine-tune it with those it has, or only drop some "
+            "(--add 0 --drop-unused)"
+        )
+    words = Counter(word for text in texts for word in tokenizer.words(text))
     if kind == "BPE":
         return _extended_bpe(tokenizer, words, most, minimum)
     cut = {word: tokenizer.pieces(word) for word in words}
@@ -154,12 +181,16 @@ def reduced(tokenizer: Tokenizer, texts: Iterable[str]) -> Renewed:
     may need: special tokens, bytes, and where words are cut but there are no bytes, single characters."""
     state = deepcopy(dict(tokenizer.state))
     model = state["model"]
-    kept = {id for ids in tokenizer.encode_batch(texts) for id in ids}
+    sides = [tokenizer] if tokenizer.target is tokenizer else [tokenizer, tokenizer.target]
+    lines = [*texts]
+    kept = {id for side in sides for ids in side.encode_batch(lines) for id in ids}
     kept |= {token["id"] for token in state["added_tokens"]}
     spelled = {*BYTES} if model.get("byte_fallback") else set()
     cuts = model["type"] != "WordLevel" and model.get("merges") != []
     if cuts and not spelled:
         spelled = {token for token in tokenizer.vocabulary if len(token.removeprefix("##")) == 1}
+    if is_pieces(state):
+        spelled |= {*BYTES, *CONTROLS}
     kept |= {tokenizer.vocabulary[token] for token in spelled if token in tokenizer.vocabulary}
     if model["type"] == "BPE":
         kept = _with_parts(kept, tokenizer.vocabulary, [_pair(merge) for merge in model["merges"]])
@@ -204,7 +235,8 @@ def _renumber(processor: Any, number: Callable[[int], int]) -> None:
     for inner in processor.get("processors", ()):
         _renumber(inner, number)
     for token in processor.get("special_tokens", {}).values():
-        token["ids"] = [number(id) for id in token["ids"]]
+        if "ids" in token:
+            token["ids"] = [number(id) for id in token["ids"]]
     for name in ("sep", "cls"):
         if isinstance(processor.get(name), list):
             processor[name][1] = number(processor[name][1])

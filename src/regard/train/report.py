@@ -84,7 +84,8 @@ class Report:
         if self.quiet:
             return
         self._write("valid", metrics, {"step": step, "valid": dict(metrics), "best": best, "took": seconds})
-        figures = "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+        shown = {name: value for name, value in metrics.items() if "." not in name}  # others are for files
+        figures = "  ".join(f"{name} {value:.4g}" for name, value in shown.items())
         self.say(f"step {step}  valid  {figures}  in {seconds:.1f} s{'  (best so far)' if best else ''}")
         if example:
             self.say(example)

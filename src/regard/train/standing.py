@@ -44,6 +44,8 @@ class Standing:
     steps: int = 0
     """How many there will be, as far as is known."""
     finished: bool = False
+    compiled: bool = False
+    """Whether steps are compiled from here on: too little memory has them compiled early."""
 
     def judge(self, figures: Mapping[str, float], metric: str, wanted: Literal["high", "low"]) -> bool:
         """Note the figures of a validation; whether they are the best so far. Between equals the lower loss
@@ -163,8 +165,9 @@ def _standing(facts: object) -> Standing:
         value = getattr(standing, name)
         if type(value) not in (int, float) or not 0 <= value < math.inf:
             raise ValueError(f"{name}={value!r} should be a number from 0 on")
-    if type(standing.finished) is not bool:
-        raise ValueError(f"finished={standing.finished!r} should be true or false")
+    for name in ("finished", "compiled"):
+        if type(getattr(standing, name)) is not bool:
+            raise ValueError(f"{name}={getattr(standing, name)!r} should be true or false")
     best = standing.best
     if not isinstance(best, dict) or not all(type(figure) in (int, float) for figure in best.values()):
         raise ValueError(f"best={best!r} should be figures by their names")

@@ -48,7 +48,8 @@ LONG_MINUTES = 3.0
 """or with at least so much time."""
 UNCOMPILED = 20
 """Steps before anything is compiled, unless that was asked for: so the first losses are there after seconds.
-A function of the step, as everything: a resumed run computes each step as an uninterrupted one would."""
+A function of the step, or else noted in `Standing`: a resumed run computes each step as an uninterrupted one
+would."""
 KNOWN_AFTER = 0.3
 """Of a limit of time. If there was no validation by then, there is one, to see how long it takes."""
 
@@ -166,6 +167,8 @@ class Trainer:
         """Continue from the folder's checkpoint."""
         self.standing, self._history = load(self.path, self.engine, optimizer=self.optimizer.kind)
         standing = self.standing
+        if standing.compiled and self._compile_after is not None:
+            self._compile_after = 0
         # more steps or more patience than before: it goes on
         if not self.config.minutes:
             standing.steps = self.config.steps
@@ -177,7 +180,8 @@ class Trainer:
         """From now on steps are compiled, if they are to be."""
         if self._compile_after is None:
             return
-        self._compile_after, self.compiled, self._pace = None, True, Pace()
+        self._compile_after, self._pace = None, Pace()
+        self.compiled = self.standing.compiled = True
         for layer in self.model.modules():
             if isinstance(layer, TransformerLayer):
                 layer.compile(fullgraph=True, dynamic=False)

@@ -142,6 +142,32 @@ def test_half_precision_remembers_nothing_that_it_cannot_hold():
     assert_close(cache.view(-1), x.view(-1).clamp(-65504, 65504).half(), atol=0, rtol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float64])
+@pytest.mark.usefixtures("unchecked")
+def test_other_kinds_of_numbers_are_refused_where_they_would_be_misread(part, kind):
+    sides = [torch.randn(3, 2, 8) for _ in range(4)]
+    sides[part] = sides[part].to(kind)
+    asking = Asking(torch.tensor([0, 3]), torch.tensor([0]), torch.tensor([3]))
+    with pytest.raises(ValueError, match=f"not in .*{kind}"):
+        asking.attend(*sides, 1.0)
+    places, cache = torch.arange(3), torch.zeros(3, 3, 2, 8)
+    with pytest.raises(ValueError, match=f"not in .*{kind}"):
+        keep(torch.randn(3, 2, 8), places, places, cache.to(kind))
+    with pytest.raises(ValueError, match=f"not in {kind}"):
+        keep(torch.randn(3, 2, 8).to(kind), places, places, cache)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_keys_and_values_are_remembered_alike_and_on_the_cpu():
+    x, far = torch.randn(3, 2, 8), torch.randn(3, 2, 8, device="meta")
+    asking = Asking(torch.tensor([0, 3]), torch.tensor([0]), torch.tensor([3]))
+    with pytest.raises(ValueError, match=r"not in .*float16"):
+        asking.attend(x, x.half(), x, torch.empty_like(x), 1.0)
+    with pytest.raises(ValueError, match="move the tensors"):
+        asking.attend(x, far, far, torch.empty_like(x), 1.0)
+
+
 @pytest.mark.parametrize(
     ("heads", "keys", "values"),
     [(2, (4, 16), (4, 16)), (3, (2, 16), (2, 16)), (2, (2, 8), (2, 16)), (2, (1, 16), (2, 16))],

@@ -67,6 +67,7 @@ class Asking:
         """Keys and values lie [tokens, kv_heads, d] if packed, [sequences, room, kv_heads, d] in a cache. The
         numbers of a head lie side by side, and the heads of a query. The output is written. All in float32;
         keys and values may be in float16."""
+        _check((queries, output), (keys, values))
         fields = self._fields
         _, fields.heads, fields.d_head = queries.shape
         *_, fields.kv_heads, fields.d_value = values.shape
@@ -91,6 +92,7 @@ def keep(
     cache: Float[Tensor, "sequences room heads d"],
 ) -> None:
     """Each token's keys, or values, into a slot of the sequence that owns it; in float32 or float16."""
+    _check((x,), (cache,))
     made: Any = library()
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     made.keep.argtypes = [*[number] * 3, pointer, number, *[pointer] * 3, number, number]
@@ -98,3 +100,17 @@ def keep(
         *x.shape, x.data_ptr(), x.stride(0), owners.data_ptr(), slots.data_ptr(),
         cache.data_ptr(), cache.stride(0), cache.dtype == torch.float16,
     )  # fmt: skip
+
+
+def _check(computed: tuple[Tensor, ...], kept: tuple[Tensor, ...]) -> None:
+    """C takes what lies at an address for what it expects there, and reads past its end if it is smaller."""
+    kind = kept[0].dtype
+    right = (kind == torch.float32 or kind == torch.float16) and all(each.dtype == kind for each in kept)
+    if not right or not all(each.dtype == torch.float32 for each in computed):
+        kinds = ", ".join(str(each.dtype) for each in (*computed, *kept))
+        raise ValueError(
+            f"attention in C computes in float32 and remembers in float32 or float16, not in {kinds}: leave "
+            "autocast, or convert them"
+        )
+    if not all(each.is_cpu for each in (*computed, *kept)):
+        raise ValueError("attention in C is for the CPU: move the tensors there")

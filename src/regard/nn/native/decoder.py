@@ -68,15 +68,13 @@ class Passes:
     """Passes through the layers that are described. Several threads may make them at the same time."""
 
     def __init__(
-        self, layers: Sequence[DecoderLayer], last: Norm | None, *, pre: bool, widest: int, found: int
+        self, layers: "ctypes.Array[DecoderLayer]", last: Norm, *, pre: bool, widest: int, found: int
     ) -> None:
-        """Whatever the layers point at must outlive it."""
+        """Whatever the layers point at must outlive it. `last` is a `Norm()` where none is."""
         made: Any = library()
-        self._each = (DecoderLayer * len(layers))(*layers)
+        self._each = layers
         self.d_model = layers[0].own_norm.width
-        self._decoder = Decoder(
-            len(layers), self.d_model, pre, widest, found, ctypes.addressof(self._each), last or Norm()
-        )
+        self._decoder = Decoder(len(layers), self.d_model, pre, widest, found, ctypes.addressof(layers), last)
         self._address, self._room, self._call = (
             ctypes.addressof(self._decoder), made.decoder_room, made.decoder_pass,
         )  # fmt: skip

@@ -6,8 +6,8 @@ it again when nobody has it any more: neither the tensor that was made of it, no
 """
 
 import math
-import sys
 import threading
+import weakref
 
 import numpy as np
 import torch
@@ -15,12 +15,12 @@ from torch import Tensor
 
 LARGE = 1 << 22
 """Numbers, from where memory comes from the system each time: glibc keeps pieces of 32 MB at most."""
-_FREE = 3
-"""References to a room that nobody has: the thread's, the function's, and that of who counts them."""
 
 
 class _Kept(threading.local):
     room: np.ndarray | None = None
+    lent: "weakref.ref[np.ndarray] | None" = None
+    """The part of it that the last tensor is made of, which lives as long as that or any view of it."""
 
 
 _kept = _Kept()
@@ -34,6 +34,8 @@ def empty(*shape: int) -> Tensor:
     room = _kept.room
     if room is None or len(room) < count:
         room = _kept.room = np.empty(count, dtype=np.float32)
-    elif sys.getrefcount(room) > _FREE:
+    elif _kept.lent is not None and _kept.lent() is not None:
         return torch.empty(shape, device="cpu", dtype=torch.float32)
-    return torch.from_numpy(room[:count]).view(shape)
+    part = room[:count]
+    _kept.lent = weakref.ref(part)
+    return torch.from_numpy(part).view(shape)

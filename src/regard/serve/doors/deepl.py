@@ -4,7 +4,9 @@ What only changes DeepL's own models (formality, context, model_type, style rule
 effect.
 """
 
-from typing import Any
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from starlette.responses import PlainTextResponse, Response
 
@@ -13,8 +15,8 @@ from regard.serve.detect import Detected, sources
 from regard.serve.documents import translate_documents
 from regard.serve.doors import Door, Way
 from regard.serve.glossaries import Dictionary, Glossary, read_entries
-from regard.serve.languages import CODE, base, name_of, served_pairs, sources_of
-from regard.serve.line import RefusedError
+from regard.serve.languages import CODE, base, name_of, served_pairs
+from regard.serve.line import RefusedError, in_time
 from regard.tasks.translation.languages import same
 from regard.text.scanning import Syntax
 from regard.text.terms import Terms
@@ -27,6 +29,7 @@ NAMES = {
     "PT-PT": "Portuguese",
     "PT-BR": "Portuguese (Brazilian)",
 }
+T = TypeVar("T")
 NO_LIMIT = 1_000_000_000_000
 
 
@@ -40,14 +43,11 @@ async def translate(ask: Ask) -> Response:
     target = _code(ask, "target_lang")
     source = _code(ask, "source_lang", needed=False)
     syntax = _syntax(ask)
-    terms = _terms(ask, source, target)
+    terms = await _terms(ask, source, target)
     if source is not None:
         languages = [Detected(source, 100.0)] * len(texts)
     else:
-        fitting = sources_of(ask.service.models, target)
-        if fitting == []:
-            ask.service.models.pair(None, target)  # tells that there is none, and which there are
-        languages = await sources(texts, target, fitting)
+        languages = await sources(texts, target, ask.sources(target))
     split = "never" if str(ask.fields.get("split_sentences", "1")) == "0" else "auto"
     read = [each.language for each in languages]
     found = await translate_documents(ask, texts, read, target, syntax, terms=terms, split=split)
@@ -93,7 +93,7 @@ def _tags(ask: Ask, name: str) -> frozenset[str]:
     return frozenset(tag.strip() for each in found for tag in each.split(",") if tag.strip())
 
 
-def _terms(ask: Ask, source: str | None, target: str) -> Terms | None:
+async def _terms(ask: Ask, source: str | None, target: str) -> Terms | None:
     one = ask.value("glossary_id", str)
     several, _ = ask.texts("glossary_ids", needed=False)
     ids = [one] if one else several
@@ -101,10 +101,11 @@ def _terms(ask: Ask, source: str | None, target: str) -> Terms | None:
         return None
     if source is None:
         raise RefusedError("a glossary needs source_lang")
-    glossaries = ask.service.glossaries
-    found = [glossaries.get(each).dictionary(source, target) for each in ids]
-    if len(found) == 1:
-        return found[0].terms
+    found = [(await ask.service.glossaries.get(each)).dictionary(source, target) for each in ids]
+    return found[0].terms if len(found) == 1 else await asyncio.to_thread(_joined, found)
+
+
+def _joined(found: Sequence[Dictionary]) -> Terms:
     entries: dict[str, str] = {}
     for each in reversed(found):  # the first counts
         entries |= each.entries
@@ -148,12 +149,17 @@ async def pairs(ask: Ask) -> Response:
     )
 
 
-def _glossary(ask: Ask) -> Glossary:
-    return ask.service.glossaries.get(ask.request.path_params["id"])
+async def _glossary(ask: Ask) -> Glossary:
+    return await ask.service.glossaries.get(ask.request.path_params["id"])
 
 
-def _changing(ask: Ask) -> Glossary:
-    return ask.service.glossaries.changing(ask.request.path_params["id"])
+async def _add(ask: Ask, glossary: Glossary) -> Glossary:
+    return await in_time(ask.service.glossaries.add(glossary), ask.deadline)
+
+
+async def _change(ask: Ask, edit: Callable[[Glossary], T]) -> T:
+    id = ask.request.path_params["id"]
+    return await in_time(ask.service.glossaries.change(id, edit), ask.deadline)
 
 
 def _dictionary(ask: Ask, plain: Any = None) -> Dictionary:
@@ -203,62 +209,74 @@ def _told_whole(glossary: Glossary) -> dict[str, Any]:
 
 
 async def create(ask: Ask) -> Response:
-    glossary = await ask.service.glossaries.keep(Glossary(_name(ask), [_dictionary(ask)]))
-    return Json(_told(glossary), status_code=201)
+    glossary = Glossary(_name(ask), [await asyncio.to_thread(_dictionary, ask)])
+    return Json(_told(await _add(ask, glossary)), status_code=201)
 
 
 async def listed(ask: Ask) -> Response:
-    single = [each for each in ask.service.glossaries if len(each.dictionaries) == 1]
+    single = [each for each in await ask.service.glossaries.all() if len(each.dictionaries) == 1]
     return Json({"glossaries": [_told(each) for each in single]})
 
 
 async def get(ask: Ask) -> Response:
-    glossary = _glossary(ask)
+    glossary = await _glossary(ask)
     if len(glossary.dictionaries) != 1:
         raise RefusedError("this glossary has several languages: ask /v3/glossaries for it", 404)
     return Json(_told(glossary))
 
 
 async def entries(ask: Ask) -> Response:
-    dictionary = _glossary(ask).dictionaries[0]
+    dictionary = (await _glossary(ask)).dictionaries[0]
     return PlainTextResponse(dictionary.tsv, media_type="text/tab-separated-values")
 
 
 async def delete(ask: Ask) -> Response:
-    await ask.service.glossaries.remove(_changing(ask).id)
+    await in_time(ask.service.glossaries.remove(ask.request.path_params["id"]), ask.deadline)
     return Response(status_code=204)
 
 
-async def create_whole(ask: Ask) -> Response:
+def _dictionaries(ask: Ask) -> list[Dictionary]:
+    return [_dictionary(ask, each) for each in ask.value("dictionaries", list, [])]
+
+
+def _whole(ask: Ask) -> Glossary:
     glossary = Glossary(_name(ask), [])
-    for each in ask.value("dictionaries", list, []):
-        glossary.put(_dictionary(ask, each), merge=True)
+    for each in _dictionaries(ask):
+        glossary.put(each, merge=True)
     if not glossary.dictionaries:
         raise RefusedError("dictionaries is empty: a glossary needs one at least")
-    return Json(_told_whole(await ask.service.glossaries.keep(glossary)), status_code=201)
+    return glossary
+
+
+async def create_whole(ask: Ask) -> Response:
+    glossary = await asyncio.to_thread(_whole, ask)
+    return Json(_told_whole(await _add(ask, glossary)), status_code=201)
 
 
 async def list_whole(ask: Ask) -> Response:
-    return Json({"glossaries": [_told_whole(each) for each in ask.service.glossaries]})
+    return Json({"glossaries": [_told_whole(each) for each in await ask.service.glossaries.all()]})
 
 
 async def get_whole(ask: Ask) -> Response:
-    return Json(_told_whole(_glossary(ask)))
+    return Json(_told_whole(await _glossary(ask)))
 
 
 async def edit(ask: Ask) -> Response:
     """A new name, or entries that are added."""
-    glossary = _changing(ask)
-    new = [_dictionary(ask, each) for each in ask.value("dictionaries", list, [])]
-    if "name" in ask.fields:
-        glossary.name = _name(ask)
-    for each in new:
-        glossary.put(each, merge=True)
-    return Json(_told_whole(await ask.service.glossaries.keep(glossary)))
+    new = await asyncio.to_thread(_dictionaries, ask)
+    name = _name(ask) if "name" in ask.fields else None
+
+    def change(glossary: Glossary) -> dict[str, Any]:
+        glossary.name = glossary.name if name is None else name
+        for each in new:
+            glossary.put(each, merge=True)
+        return _told_whole(glossary)
+
+    return Json(await _change(ask, change))
 
 
 async def entries_of(ask: Ask) -> Response:
-    glossary = _glossary(ask)
+    glossary = await _glossary(ask)
     wanted = [_code(ask, name, needed=False) for name in ("source_lang", "target_lang")]
     found = [
         each
@@ -274,19 +292,20 @@ async def entries_of(ask: Ask) -> Response:
 
 
 async def replace(ask: Ask) -> Response:
-    glossary = _changing(ask)
-    put = glossary.put(_dictionary(ask))
-    await ask.service.glossaries.keep(glossary)
-    return Json(_about(put))
+    new = await asyncio.to_thread(_dictionary, ask)
+    return Json(_about(await _change(ask, lambda glossary: glossary.put(new))))
 
 
 async def remove(ask: Ask) -> Response:
-    glossary = _changing(ask)
-    dictionary = glossary.dictionary(_code(ask, "source_lang"), _code(ask, "target_lang"))
-    if len(glossary.dictionaries) == 1:
-        raise RefusedError("it is the glossary's only dictionary: delete the glossary")
-    glossary.dictionaries.remove(dictionary)
-    await ask.service.glossaries.keep(glossary)
+    source, target = _code(ask, "source_lang"), _code(ask, "target_lang")
+
+    def change(glossary: Glossary) -> None:
+        dictionary = glossary.dictionary(source, target)
+        if len(glossary.dictionaries) == 1:
+            raise RefusedError("it is the glossary's only dictionary: delete the glossary")
+        glossary.dictionaries.remove(dictionary)
+
+    await _change(ask, change)
     return Response(status_code=204)
 
 

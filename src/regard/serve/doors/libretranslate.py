@@ -20,7 +20,7 @@ from regard.serve.asking import Ask, Json
 from regard.serve.detect import Detected, candidates, sources
 from regard.serve.documents import translate_documents, translate_opened
 from regard.serve.doors import Door, Way
-from regard.serve.languages import CODE, name_of, served_pairs, sources_of
+from regard.serve.languages import CODE, name_of, served_pairs
 from regard.serve.line import RefusedError
 from regard.tasks.translation.languages import same
 from regard.text import DataError
@@ -74,10 +74,7 @@ def _languages(ask: Ask, source: str, target: str) -> tuple[str, str]:
 async def _sources(ask: Ask, texts: list[str], source: str, target: str) -> list[Detected]:
     if source != "auto":
         return [Detected(source, 100.0)] * len(texts)
-    fitting = sources_of(ask.service.models, target)
-    if fitting == []:
-        ask.service.models.pair(None, target)  # tells that there is none, and which there are
-    return await sources(texts, target, fitting)
+    return await sources(texts, target, ask.sources(target))
 
 
 async def languages(ask: Ask) -> Response:

@@ -38,7 +38,7 @@ async def embeddings(ask: Ask) -> Response:
     if form not in ("float", "base64"):
         raise RefusedError(f"encoding_format={form!r:.40} is none of float, base64")
     served = _model(ask, "embed")
-    found = await ask.service.read(served, ask.caller, "embed", texts, too_long="error")
+    found = await ask.predict(served, "embed", texts, too_long="error")
     if "dimensions" in ask.fields and ask.fields["dimensions"] is not None:
         width = ask.whole("dimensions", 0, len(found[0]))
         found = [_shortened(each, width) for each in found]
@@ -87,6 +87,7 @@ async def completions(ask: Ask) -> Response:
         "max_tokens": ask.whole("max_tokens", 16, limits.max_tokens),
         "stop": tuple(stop),
         "past": "stop",
+        "deadline": ask.deadline,
     }
     if seed is not None:
         settings["seed"] = seed

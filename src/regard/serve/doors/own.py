@@ -29,6 +29,7 @@ async def translate(ask: Ask) -> Response:
         align=ask.value("align", bool, False),
         split=ask.value("split", str, "auto"),
         suppressed=tuple(ask.texts("suppressed", needed=False)[0]),
+        deadline=ask.deadline,
     )
     return _results(served.name, [each.to_dict() for each in found], several)
 
@@ -40,7 +41,7 @@ async def classify(ask: Ask) -> Response:
         raise RefusedError(f"{len(seconds)} seconds for {len(texts)} texts: give one for each")
     served = ask.service.models.named(ask.value("model", str), ["classify"])
     lists = (texts, seconds) if seconds else (texts,)
-    found = await ask.service.read(served, ask.caller, "classify", *lists, too_long=_too_long(ask, "cut"))
+    found = await ask.predict(served, "classify", *lists, too_long=_too_long(ask, "cut"))
     return _results(served.name, [each.to_dict() for each in found], several)
 
 
@@ -56,7 +57,7 @@ async def tag(ask: Ask) -> Response:
     else:
         sentences, several = ask.texts("texts")
     served = ask.service.models.named(ask.value("model", str), ["tag"])
-    found = await ask.service.read(served, ask.caller, "tag", sentences)
+    found = await ask.predict(served, "tag", sentences)
     return _results(served.name, [each.to_dict() for each in found], several)
 
 
@@ -69,21 +70,21 @@ async def answer(ask: Ask) -> Response:
     ask.check_texts([*questions, *contexts])
     served = ask.service.models.named(ask.value("model", str), ["answer"])
     most = ask.whole("n_best", 5, 20)
-    found = await ask.service.read(served, ask.caller, "answer", questions, contexts, n_best=most)
+    found = await ask.predict(served, "answer", questions, contexts, n_best=most)
     return _results(served.name, [each.to_dict() for each in found], several)
 
 
 async def embed(ask: Ask) -> Response:
     texts, several = ask.texts("texts")
     served = ask.service.models.named(ask.value("model", str), ["embed"])
-    found = await ask.service.read(served, ask.caller, "embed", texts, too_long=_too_long(ask, "windows"))
+    found = await ask.predict(served, "embed", texts, too_long=_too_long(ask, "windows"))
     return _results(served.name, [{"vector": each} for each in found], several)
 
 
 async def fill(ask: Ask) -> Response:
     texts, several = ask.texts("texts")
     served = ask.service.models.named(ask.value("model", str), ["pretrain"])
-    found = await ask.service.read(served, ask.caller, "fill", texts, top=ask.whole("top", 5, 100))
+    found = await ask.predict(served, "fill", texts, top=ask.whole("top", 5, 100))
     return _results(served.name, [each.to_dict() for each in found], several)
 
 

@@ -1,10 +1,14 @@
 """Text Embeddings Inference's: vectors, labels, similarities and rankings; and Cohere's /v1/rerank.
 
 A pair is ranked by a classifier of pairs, where one is served (its number, or its last label), else by the
-cosine of vectors.
+cosine of vectors. What is too long for a model is cut with `truncate`, and refused without; where a request
+does not say, /embed and /similarity refuse it, labels are of its beginning, and vectors rank all of it.
 """
 
-from typing import Any
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 from starlette.responses import Response
@@ -12,6 +16,10 @@ from starlette.responses import Response
 from regard.serve.asking import Ask, Json
 from regard.serve.doors import Door, Way
 from regard.serve.line import RefusedError
+from regard.serve.models import Served
+from regard.tasks.base.reading import cut
+from regard.text import DataError
+from regard.text.encoding import Encoding
 
 TYPES = {413: "Validation", 422: "Tokenizer", 429: "Overloaded", 503: "Unhealthy"}
 
@@ -20,35 +28,73 @@ async def embed(ask: Ask) -> Response:
     texts, _ = ask.texts("inputs")
     if not texts or not all(texts):
         raise RefusedError("inputs should hold texts, none of them empty", 422)
-    vectors = await _vectors(ask, texts, unit=ask.value("normalize", bool, True))
+    vectors = await _vectors(ask, texts, ask.fields, normalised=ask.value("normalize", bool, True))
     return Json([*vectors])
 
 
-async def _vectors(ask: Ask, texts: list[str], *, unit: bool = True) -> np.ndarray:
+async def _vectors(
+    ask: Ask, texts: list[str], fields: Mapping[str, Any], *, normalised: bool = True
+) -> np.ndarray:
     served = ask.service.models.named(ask.value("model", str), ["embed"])
-    too_long = "cut" if ask.value("truncate", bool, False) else "error"
-    found = await ask.service.read(served, ask.caller, "embed", texts, too_long=too_long, normalised=unit)
+    found = await _read(ask, served, "embed", [texts], fields, "error", normalised=normalised)
     return np.stack(found)
 
 
+async def _read(
+    ask: Ask,
+    served: Served,
+    method: str,
+    lists: list[list[str]],
+    fields: Mapping[str, Any],
+    default: Literal["cut", "windows", "error"],
+    **settings: Any,
+) -> list[Any]:
+    """What is too long is cut, at either end, or refused, as the fields have it; or else the default."""
+    truncate = ask.value("truncate", bool, None, fields)
+    too_long = default if truncate is None else "cut" if truncate else "error"
+    side = ask.value("truncation_direction", str, "Right", fields)
+    if side.lower() not in ("left", "right"):
+        raise RefusedError(f"truncation_direction={side!r:.40} is none of Left, Right", 422)
+    if too_long == "cut" and side.lower() == "left":
+        lists = await asyncio.to_thread(_ends, served.predictor, lists)
+    try:
+        return await ask.predict(served, method, *lists, too_long=too_long, **settings)
+    except DataError as error:
+        raise RefusedError(
+            f"inputs: {error.reason} {error.particulars}; shorten it, or send truncate: true", 413
+        ) from error
+
+
+def _ends(predictor: Any, lists: list[list[str]]) -> list[list[str]]:
+    rows = [_end(predictor, texts) for texts in zip(*lists, strict=True)]
+    return [[row[place] for row in rows] for place in range(len(lists))]
+
+
+def _end(predictor: Any, texts: Sequence[str]) -> Sequence[str]:
+    """The last words of a text, or of a pair, that the model can read: as many tokens as it would read of the
+    beginning, but no part of a word."""
+    encoding: Encoding = predictor.tokenizer.encode(*texts, template="cls")
+    if len(encoding) <= predictor.longest:
+        return texts
+    kept = Counter(encoding.texts[place] for place in cut(encoding, predictor.longest))
+    found = []
+    for number, text in enumerate(texts):
+        own = [place for place, each in enumerate(encoding.texts) if each == number]
+        last = own[len(own) - kept[number] :]
+        whole = [each for each in last if encoding.words[each] != encoding.words[each - 1]] or last
+        found.append(text if len(last) == len(own) else text[encoding.offsets[whole[0]][0] :])
+    return found
+
+
 async def predict(ask: Ask) -> Response:
-    value = ask.fields.get("inputs")
-    several = isinstance(value, list)
-    items: list[Any] = value if isinstance(value, list) else [value]
-    if several and len(items) == 2 and all(isinstance(each, str) for each in items):
-        items, several = [items], False  # one pair, as TEI reads it
-    pairs = [[each] if isinstance(each, str) else each for each in items]
-    if not all(isinstance(each, list) and 1 <= len(each) <= 2 for each in pairs) or not all(
-        isinstance(text, str) for each in pairs for text in each
-    ):
-        raise RefusedError("inputs should be a text, a pair of texts, or a list of lists of one or two", 422)
-    ask.check_texts([text for each in pairs for text in each])
+    rows, several = _rows(ask.fields.get("inputs"))
+    ask.check_texts([text for each in rows for text in each])
     served = ask.service.models.named(ask.value("model", str), ["classify"])
-    widths = {len(each) for each in pairs}
+    widths = {len(each) for each in rows}
     if len(widths) > 1:
         raise RefusedError("inputs holds both single texts and pairs: send them apart", 422)
-    lists = [[each[place] for each in pairs] for place in range(widths.pop() if widths else 1)]
-    found = await ask.service.read(served, ask.caller, "classify", *lists, too_long="cut")
+    lists = [[each[place] for each in rows] for place in range(widths.pop() if widths else 1)]
+    found = await _read(ask, served, "classify", lists, ask.fields, "cut")
     answers = [
         [
             {"score": score, "label": label}
@@ -57,6 +103,20 @@ async def predict(ask: Ask) -> Response:
         for each in found
     ]
     return Json(answers if several else answers[0])
+
+
+def _rows(value: Any) -> tuple[list[list[str]], bool]:
+    """A text, alone or in a list, and a pair are one; a list of such lists is several."""
+    given = [value] if isinstance(value, str) else value
+    one = isinstance(given, list) and bool(given) and all(isinstance(each, str) for each in given)
+    rows = [given] if one else given
+    if not (
+        isinstance(rows, list)
+        and all(isinstance(each, list) and 1 <= len(each) <= 2 for each in rows)
+        and all(isinstance(text, str) for each in rows for text in each)
+    ):
+        raise RefusedError("inputs should be a text, a pair of texts, or a list of lists of one or two", 422)
+    return rows, not one
 
 
 async def similarity(ask: Ask) -> Response:
@@ -68,7 +128,7 @@ async def similarity(ask: Ask) -> Response:
         raise RefusedError("inputs.sentences should be a list of texts", 422)
     texts = [inputs["source_sentence"], *sentences]
     ask.check_texts(texts)
-    vectors = await _vectors(ask, texts)
+    vectors = await _vectors(ask, texts, {**ask.fields, **ask.value("parameters", dict, {})})
     return Json([float(score) for score in vectors[1:] @ vectors[0]])
 
 
@@ -110,13 +170,10 @@ async def _ranked(ask: Ask, query: str, texts: list[str]) -> list[float]:
             "no model that ranks is served here: it takes an embedder, or a classifier of pairs"
         )
     if served in models.of("embed"):
-        vectors = np.stack(
-            await ask.service.read(served, ask.caller, "embed", [query, *texts], too_long="windows")
-        )
+        vectors = np.stack(await _read(ask, served, "embed", [[query, *texts]], ask.fields, "windows"))
         return [float(score) for score in vectors[1:] @ vectors[0]]
-    found = await ask.service.read(
-        served, ask.caller, "classify", [query] * len(texts), texts, too_long="cut"
-    )
+    pairs = [[query] * len(texts), texts]
+    found = await _read(ask, served, "classify", pairs, ask.fields, "cut")
     return [float([*each.probabilities.values()][-1]) for each in found]
 
 

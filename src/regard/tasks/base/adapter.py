@@ -11,16 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from regard.config import from_dict, to_dict
 from regard.disk import replace
-from regard.nn.adapter import adapters, merged_weights
+from regard.nn.adapter import adapters, check_weights, merged_weights
 from regard.settings.network import AdapterConfig
 from regard.tasks.base.folder import FolderError, read_config, whole, write_config, write_weights
 from regard.tasks.base.guards import CONFIG, folder_errors, own_file
-from regard.train.digests import of_content, of_weights
+from regard.train.digests import KEY, of_content, of_weights
 
 FOLDER, ADAPTER = "adapter", "adapter.safetensors"
 
@@ -72,14 +73,21 @@ def read_adapter(folder: Path, task: str) -> Adapter:
     path = own_file(folder, ADAPTER)
     with folder_errors(path):
         weights = load_file(path)
+        with safe_open(path, framework="pt") as file:
+            told = (file.metadata() or {}).get(KEY)
+        if told not in (None, of_weights(weights)[KEY]):
+            raise ValueError("damaged: its content is not what was written; copy the folder anew")
         if not all(torch.isfinite(weight).all() for weight in weights.values()):
             raise ValueError("it holds numbers that are none; copy the folder anew")
     return Adapter(settings, base, weights)
 
 
 def check_base(adapter: Adapter, model: nn.Module, folder: Path) -> None:
+    """That it was learned beside this model, and is whole."""
     if adapter.base != digest(model):
         raise FolderError(
             f"{folder}: it was learned beside the weights of another model: open the one that the training "
             "started from"
         )
+    with folder_errors(folder):
+        check_weights(model, adapter.config, adapter.weights)

@@ -20,7 +20,7 @@ from regard.tasks.translation.fuzzy import Fuzzy
 from regard.tasks.translation.glossary import Holding
 from regard.tasks.translation.inline import Inline, with_terms
 from regard.tasks.translation.pieces import Piece, Source
-from regard.tasks.translation.result import Translation
+from regard.tasks.translation.result import Alternative, Translation
 from regard.text import Tokenizer
 from regard.text.flags import NAMES, FlagSettings, flagger
 from regard.text.terms import Term
@@ -103,26 +103,33 @@ def aided(
     found = {**known}
     for i, each in zip(left, made, strict=True):
         found[i] = each if aids.recall is None else replace(each, matches=known[i].matches)
-    if aids.flags is not None:
-        look = flagger(aids.flags)
-        for i, each in known.items():
-            if each.remembered:
-                found[i] = replace(each, flags=look(each.source, each.text, None))
+    for i, each in known.items():
+        if each.remembered:
+            found[i] = _looked_at(each, aids)
     return [found[i] for i in range(len(sources))]
+
+
+def _looked_at(remembered: Translation, aids: Aids) -> Translation:
+    """What the memory has is not changed, but told of as the others are."""
+    found = remembered if aids.holding is None else aids.holding.looked_at(remembered)
+    if aids.flags is None:
+        return found
+    return replace(found, flags=flagger(aids.flags)(found.source, found.text, None))
 
 
 def recalled(text: str, recall: Recall) -> Translation:
     """The matches of a text; and if the memory has the text itself, its translation as it is."""
     matches = tuple(recall.search(text)) if text.strip() else ()
     exact = recall.use == "exact" and bool(matches) and matches[0].exact
+    own = Alternative(matches[0].target if exact else "", 0.0, 0.0, finished=True, confidence=1.0)
     return Translation(
         source=text,
-        text=matches[0].target if exact else "",
-        score=0.0,
-        ranking=0.0,
-        finished=True,
-        confidence=1.0,
-        alternatives=(),
+        text=own.text,
+        score=own.score,
+        ranking=own.ranking,
+        finished=own.finished,
+        confidence=own.confidence,
+        alternatives=(own,) if exact else (),
         pieces=0,
         matches=matches,
         remembered=exact,

@@ -90,7 +90,9 @@ def translate(
     ] = "exact",
     languages: Annotated[
         str | None,
-        typer.Option("--languages", help="Of the memory and the glossary, if they have several: en:de"),
+        typer.Option(
+            "--languages", help="Of the memory and the glossary, en:de; unless given, --from and --to."
+        ),
     ] = None,
     flags: Annotated[
         bool, typer.Option("--flags", help="What somebody should look at; in JSON, or as a column.")

@@ -12,7 +12,9 @@ from rich.console import Console
 from regard.config import ConfigError, override
 from regard.decode import DecodeConfig
 from regard.memory import Memory, read_glossary, recall
+from regard.memory.glossary import GlossarySettings
 from regard.memory.recall import Use
+from regard.memory.segments import chosen_pairs, may_be_same
 from regard.memory.store import NEAR
 from regard.tasks.base.decoding import changed
 from regard.tasks.base.faster import Precision
@@ -99,11 +101,14 @@ def translate(
     lines = [each for each in given if each.source.document is None]
     if flags and any(not each.tabular and each.format != "jsonl" for each in lines):
         raise ConfigError("--flags has no place in plain lines: give --json, or write a table")
-    source, target = _pair(languages)
-    terms = None if glossary is None else read_glossary(glossary, source=source, target=target)
+    source, target = _pair(languages, source_language, to)
     remembered = None if memory is None else Memory(memory)
-    pair = ("", "") if remembered is None else remembered.pair(source, target)
     translator = open_by_engine(model, engine, device, precision)
+    own = pair_of(model)
+    likely = (own[0], own[1] if len(translator.languages) < 2 else None)
+    which = GlossarySettings(source=source, target=target, likely=likely)
+    terms = None if glossary is None else read_glossary(glossary, settings=which)
+    pair = ("", "") if remembered is None else _memory_pair(remembered, source, target, likely)
     near = NEAR if translator.fuzzy is None else min(NEAR, translator.fuzzy.at_least)
     recalled = None if remembered is None else recall(remembered, *pair, use=memory_use, at_least=near)
     if adapter is not None:
@@ -149,19 +154,40 @@ def translate(
             settings=override({}, set or ()),
             memory=recalled,
         )
-        translate_files(translator, documents, out, options, to=to, pair=pair_of(model), **how)
+        translate_files(translator, documents, out, options, to=to, pair=own, **how)
     if lines:
         do_each(lines, work)
 
 
-def _pair(languages: str | None) -> tuple[str | None, str | None]:
-    """en:de"""
+def _pair(
+    languages: str | None, source_language: str | None, to: str | None
+) -> tuple[str | None, str | None]:
+    """Of the memory and the glossary: en:de or, where it is not given, what the model is asked for."""
     if languages is None:
-        return None, None
+        return source_language, to
     source, sign, target = languages.partition(":")
     if not (source and sign and target):
         raise ConfigError(f"--languages {languages}: give the source's and the target's, as in en:de")
+    for option, asked, own in (("--from", source_language, source), ("--to", to, target)):
+        if asked and not may_be_same(asked, own):
+            raise ConfigError(
+                f"--languages {languages} beside {option} {asked}: give the same language in both"
+            )
     return source, target
+
+
+def _memory_pair(
+    memory: Memory, source: str | None, target: str | None, likely: tuple[str | None, str | None]
+) -> tuple[str, str]:
+    """The languages of the memory that are meant. That it has none of what is asked for is told."""
+    pairs = memory.pairs()
+    if pairs and not chosen_pairs(pairs, (source, target), likely):
+        listed = ", ".join(f"{one}:{other}" for one, other in pairs)
+        asked = f"{source or likely[0] or 'any language'} to {target or likely[1] or 'any'}"
+        raise ConfigError(
+            f"--memory {memory.path}: no segments from {asked}; it has {listed}: choose with --languages"
+        )
+    return memory.pair(source, target, likely=likely)
 
 
 def _say_notes(counts: LineCounts) -> None:

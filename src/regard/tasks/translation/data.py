@@ -2,6 +2,8 @@
 
 source   [<2de>] ids <eos>      or, with a near match, [<2de>] ids <match> ids <eos>; terms are inside the ids
 target   <sos> ids <eos>        the model reads it up to the last, and predicts it from the second on
+
+M2M100 and NLLB are told both languages: [__en__] ids <eos>, and <eos> [__de__] ids <eos>.
 """
 
 import json
@@ -22,7 +24,7 @@ from regard.tasks.base.pairs import Corpus, settings_of, texts_to_learn
 from regard.tasks.base.recipe import Written
 from regard.tasks.base.splits import Split
 from regard.tasks.base.tokens import settled_tokenizer
-from regard.tasks.translation.encoding import encode_sources, match_token, with_match
+from regard.tasks.translation.encoding import encode_sources, language_token, match_token, with_match
 from regard.tasks.translation.fuzzy import Find, fuzzy_of, memory_paths, near_matches
 from regard.tasks.translation.inline import FindTerms, glossary_paths, terms_of, training_terms, with_terms
 from regard.tasks.translation.recipe import TranslateRecipe
@@ -90,15 +92,21 @@ def epoch_of(corpus: Corpus, words: int, mixed: float) -> tuple[int, int]:
 
 
 def settle_text(
-    recipe: TranslateRecipe, corpus: Corpus, folder: Path, *, begun: bool, own: Tokenizer | None = None
+    recipe: TranslateRecipe,
+    corpus: Corpus,
+    folder: Path,
+    *,
+    begun: bool,
+    own: Tokenizer | None = None,
+    reads: str | None = None,
 ) -> None:
     """The tokenizer, which may be a start's `own`, and the token stores, in the folder; a run that is `begun`
     has its tokenizer already."""
     tokenizer = _tokenizer(recipe, corpus, own, folder, begun=begun)
     for split, name in STORES.items():
-        build_store(corpus, split, tokenizer, folder / name)
+        build_store(corpus, split, tokenizer, folder / name, reads=reads)
     if corpus.general is not None:
-        build_store(corpus.general, "train", tokenizer, folder / MIXED)
+        build_store(corpus.general, "train", tokenizer, folder / MIXED, reads=reads)
 
 
 def _tokenizer(
@@ -118,9 +126,12 @@ def _tokenizer(
     return settled_tokenizer(folder, fingerprint(paths, json.dumps(settings)), begun=begun, make=make)
 
 
-def build_store(corpus: Corpus, split: Split, tokenizer: Tokenizer, folder: Path) -> tuple[Store, PairCounts]:
+def build_store(
+    corpus: Corpus, split: Split, tokenizer: Tokenizer, folder: Path, *, reads: str | None = None
+) -> tuple[Store, PairCounts]:
     """The pairs of a split as ids, on disk; built only if the one there is not of the same text and
-    settings."""
+    settings. `reads` is the language of the sources, for a model that is told it, and the one to write before
+    the target."""
     config = corpus.config
     beside = folder.with_name(f"{folder.name}.json")
     fuzzy = fuzzy_of(corpus) if split == "train" else None
@@ -139,8 +150,12 @@ def build_store(corpus: Corpus, split: Split, tokenizer: Tokenizer, folder: Path
         written = tokenizer.target
         start, end = written.require("start"), written.require("end")
         for chunk in corpus.chunks(split, skipped):
-            sources = encode_sources(tokenizer, [pair.source for pair, _ in chunk], [to for _, to in chunk])
+            told = [to for _, to in chunk] if reads is None else reads
+            sources = encode_sources(tokenizer, [pair.source for pair, _ in chunk], told)
             targets = written.encode_batch([pair.target for pair, _ in chunk])
+            if reads is not None:
+                marks = [language_token(written, to) for _, to in chunk]
+                targets = [[*mark, *ids] for mark, ids in zip(marks, targets, strict=True)]
             near = [""] * len(chunk) if find is None else [find(*each) for each in chunk]
             matches = tokenizer.encode_batch(near)
             for (pair, to), source, match, target in zip(chunk, sources, matches, targets, strict=True):
@@ -154,9 +169,9 @@ def build_store(corpus: Corpus, split: Split, tokenizer: Tokenizer, folder: Path
                     if "longest_alone" in seen:
                         seen["longest_alone"] = max(seen["longest_alone"], len(source))
                     if find_terms is not None and (own := find_terms(pair, to)):
-                        told, added = with_terms(tokenizer, source, pair.source, own)
-                        if added and len(told) <= config.longest:
-                            source = told
+                        longer, added = with_terms(tokenizer, source, pair.source, own)
+                        if added and len(longer) <= config.longest:
+                            source = longer
                             seen["annotated"] += 1
                             seen["longest_annotated"] = max(seen["longest_annotated"], len(source))
                     if match and len(source) + 1 + len(match) <= config.longest:
@@ -171,7 +186,8 @@ def build_store(corpus: Corpus, split: Split, tokenizer: Tokenizer, folder: Path
     paths = corpus.paths("train" if split == "valid" and not config.valid else split)
     settings = json.dumps(settings_of(config))  # the same text elsewhere is the same
     beside_text = [*memory_paths(corpus), *glossary_paths(corpus)]
-    wanted = fingerprint([*paths, *beside_text], tokenizer.fingerprint(), split, settings)
+    own = () if reads is None else (reads,)
+    wanted = fingerprint([*paths, *beside_text], tokenizer.fingerprint(), split, settings, *own)
     store = open_or_build(folder, wanted, {"source": kind, "target": kind}, rows)
     known = _counts(beside)
     if known.pop("of", None) != wanted:  # of a run that was killed before its store was whole

@@ -1,14 +1,17 @@
 """Files of documents, from their names to their names: what `regard translate` does with them.
 
     regard translate MODEL manual.xlf --out manual.de.xlf       what manual.de.xlf has already is taken over
+    regard translate MODEL page.html --out seite.html           so it is here, by .seite.html.sources
     regard translate MODEL locale/ --out translated/            each document of a folder
 
-Documents of a run are translated together, and each is written when it is whole.
+Documents of a run are translated together, and each is written when it is whole. One that cannot be read or
+written does not stop the others.
 """
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO, get_args
@@ -16,14 +19,15 @@ from typing import Any, TextIO, get_args
 from rich.console import Console
 
 from regard.config import ConfigError
-from regard.documents.base import Opened
+from regard.documents.base import Opened, Result, Segment
+from regard.documents.earlier import Sources, sources_beside
 from regard.documents.registry import FORMATS, format_of, open_document
 from regard.memory import Recall
 from regard.tasks.base.formats import TABLES, FileOptions, Format, ending
 from regard.tasks.base.outputs import Assignment, write_bytes_whole
 from regard.tasks.base.sources import Source, existing, source_of
 from regard.tasks.base.terminal import counting, say
-from regard.tasks.translation.documents import Carrier, FileReport, Flags, report_of
+from regard.tasks.translation.documents import Carrier, FileReport, Flags, Older, report_of
 from regard.tasks.translation.languages import same
 from regard.tasks.translation.translator import Translator
 from regard.text import DataError, Origin
@@ -49,11 +53,21 @@ class DocumentOptions:
     flags: Flags | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Earlier:
+    """What an earlier run wrote."""
+
+    segments: Sequence[Segment] = ()
+    whole: bool = False
+    """There is nothing to do: it was made from what is there now."""
+
+
 @dataclass(slots=True)
 class _Document:
     assignment: Assignment
+    raw: bytes
     opened: Opened
-    before: Opened | None
+    before: Older | None
     to: str | None
     """As the model calls it; None where it writes one language."""
     target_language: str | None
@@ -65,6 +79,25 @@ class _Document:
     @property
     def new(self) -> int:
         return sum(each.state == "new" for each in self.opened.segments)
+
+    def write(self, results: Sequence[Result | None], out: TextIO) -> None:
+        """Where it belongs, and beside it what it was made from, unless it says so itself."""
+        target = self.assignment.target
+        if isinstance(self.before, _Earlier) and self.before.whole:
+            return
+        raw = self.opened.write(results, self.target_language)
+        if target is None:
+            out.flush()
+            out.buffer.write(raw)
+            out.buffer.flush()
+            return
+        write_bytes_whole(target, raw)
+        if _tells(self.assignment) != "sources":
+            Sources.of(self.raw, self.opened, results, self.target_language).write(target)
+
+
+def _tells(each: Assignment) -> str:
+    return FORMATS[str(each.source.document)].tells
 
 
 def read_as(format: str | None, files: FileOptions) -> tuple[FileOptions, str | None]:
@@ -101,29 +134,44 @@ def translate_files(
     """`pair` are the languages that the model reads and writes, as far as they are known. `settings` are
     those of `Translator.stream`."""
     reports: list[FileReport] = []
-    broken = 0
     waiting: list[_Document] = []
     console = Console(stderr=True)
+    trouble = _Trouble(console, alone=len(assignments) == 1)
     for each in assignments:
-        try:
-            waiting.append(_opened(each, translator, options, to, pair))
-        except DataError as error:
-            if len(assignments) == 1:
-                raise
-            broken += 1
-            say(console, f"error: {error}")
+        with trouble.told():
+            waiting.append(_opened(each, translator, options, to, pair, console))
         if sum(document.new for document in waiting) >= AT_ONCE:
-            reports += _translate(translator, waiting, out, options, pair, settings)
+            reports += _translate(translator, waiting, out, options, settings, trouble)
             waiting = []
-    reports += _translate(translator, waiting, out, options, pair, settings)
+    reports += _translate(translator, waiting, out, options, settings, trouble)
     for report in reports:
         say(console, report.line())
     if options.report is not None:
         plain = json.dumps([each.to_dict() for each in reports], ensure_ascii=False, indent=1)
         write_bytes_whole(options.report, plain.encode() + b"\n")
-    if broken:
-        raise ConfigError(f"{broken} of {len(assignments)} files could not be read; the others are done")
+    if trouble.count:
+        counts = f"{trouble.count} of {len(assignments)} files"
+        raise ConfigError(f"{counts} could not be read or written; the others are done")
     return reports
+
+
+@dataclass(slots=True)
+class _Trouble:
+    """Files that could not be read or written: told one by one, unless there is only one anyway."""
+
+    console: Console
+    alone: bool
+    count: int = 0
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        try:
+            yield
+        except (DataError, OSError) as error:
+            if self.alone:
+                raise
+            self.count += 1
+            say(self.console, f"error: {error}")
 
 
 def _opened(
@@ -132,14 +180,12 @@ def _opened(
     options: DocumentOptions,
     to: str | None,
     pair: tuple[str | None, str | None],
+    console: Console,
 ) -> _Document:
-    source = each.source
+    source, raw = each.source, _read(each.source)
     told = to or (translator.languages[0] if len(translator.languages) == 1 else pair[1])
     settings: dict[str, object] = {**options.settings, "target_language": told, "numbers": options.numbers}
-    opened = open_document(source.name, _read(source), format=source.document, settings=settings)
-    before = None
-    if each.target is not None and each.target.exists() and not options.fresh:
-        before = open_document(each.target, format=source.document, settings=settings)
+    opened = open_document(source.name, raw, format=source.document, settings=settings)
     if translator.languages:
         wanted = to or opened.target_language
         code = next((own for own in translator.languages if wanted and same(own, wanted)), wanted)
@@ -147,7 +193,51 @@ def _opened(
     else:
         own_code = None
     _check_languages(source.name, opened, pair[0], own_code or told)
-    return _Document(each, opened, before, own_code, opened.target_language or own_code or told)
+    language = opened.target_language or own_code or told
+    # what no translation could be written into is told before there is one
+    opened.write(
+        [Result(text=own.source) if own.state == "new" else None for own in opened.segments], language
+    )
+    before: Older | None = None
+    if each.target is not None and each.target.exists() and not options.fresh:
+        sources = None if _tells(each) == "sources" else Sources.read(each.target)
+        if _tells(each) == "sources":
+            before = _old(each.target, source.document, settings)
+        elif sources is not None and sources.language == language:
+            before = _earlier(each, sources, raw, opened, settings, console)
+        else:
+            beside = sources_beside(each.target).name
+            why = f"no {beside} says what it is made from" if sources is None else "it is in another language"
+            say(console, f"{each.target}: nothing is taken from it, {why}")
+    return _Document(each, raw, opened, before, own_code, language)
+
+
+def _old(target: Path, document: str | None, settings: Mapping[str, object]) -> Opened:
+    """Somebody may have mended it: what cannot be read is not written over."""
+    try:
+        return open_document(target, format=document, settings=settings)
+    except DataError as error:
+        remedy = "mend it, or pass --fresh to write it anew"
+        raise DataError(error.origin, error.reason, error.particulars, remedy) from error
+
+
+def _earlier(
+    each: Assignment,
+    sources: Sources,
+    raw: bytes,
+    opened: Opened,
+    settings: Mapping[str, object],
+    console: Console,
+) -> _Earlier:
+    target, named = Path(str(each.target)), _tells(each) == "keys"
+    found = sources.paired(_old(target, each.source.document, settings), named=named)
+    if sources.whole(raw, opened) and (not named or len(found) == len(sources.rows)):
+        there = zip(opened.segments, sources.rows, strict=True)
+        return _Earlier([replace(own, target=text, state="final") for own, (*_, text) in there], whole=True)
+    if len(found) < len(sources.rows):
+        lost = f"{len(sources.rows) - len(found):,} of {len(sources.rows):,} segments"
+        say(console, f"{target}: {lost} are not found in it again; they are translated anew")
+    return _Earlier(found)
 
 
 def _read(source: Source) -> bytes:
@@ -174,8 +264,8 @@ def _translate(
     documents: Sequence[_Document],
     out: TextIO,
     options: DocumentOptions,
-    pair: tuple[str | None, str | None],
     settings: dict[str, Any],
+    trouble: _Trouble,
 ) -> list[FileReport]:
     reports = []
     for to in dict.fromkeys(each.to for each in documents):
@@ -192,12 +282,9 @@ def _translate(
             before = [each.before for each in own]
             found = carrier.translate([each.opened for each in own], before, [each.name for each in own])
         for each, results in zip(own, found, strict=True):
-            raw = each.opened.write(results, each.target_language)
-            if each.assignment.target is None:
-                out.flush()
-                out.buffer.write(raw)
-                out.buffer.flush()
-            else:
-                write_bytes_whole(each.assignment.target, raw)
-            reports.append(report_of(each.name, each.opened, results))
+            with trouble.told():
+                each.write(results, out)
+                reports.append(report_of(each.name, each.opened, results))
+                for note in getattr(each.opened, "notes", ()):
+                    say(trouble.console, note)
     return reports

@@ -4,18 +4,20 @@
     (results,) = carry.translate([opened])
     opened.write(results)
 
-Of each segment, the first that there is: the translation that the file has; that of an older result, or of
-the same text elsewhere in these files; an exact match of a memory; nothing, if there are no words in it; the
-model. Segments of all files are translated together. Words are aligned only where there are tags to place.
+Of each segment, the first that there is: the translation that the file has; that of an older result, first
+by its key; that of the same text elsewhere in these files; an exact match of a memory; nothing, if there are
+no words in it; the model. Segments of all files are translated together. Words are aligned only where there
+are tags to place.
 """
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from regard.documents.base import Opened, Result, Segment
+from regard.documents.earlier import as_written
 from regard.documents.job import LOST, Job
 from regard.memory import Recall
 from regard.tasks.base.lines import WINDOW
@@ -24,6 +26,7 @@ from regard.tasks.translation.lines import SHORTEN
 from regard.tasks.translation.result import Translation
 from regard.tasks.translation.translator import Translator
 from regard.text import DataError, Origin
+from regard.text.flags import FlagSettings, flagger
 from regard.text.scanning import Syntax
 from regard.text.terms import Terms
 
@@ -78,27 +81,42 @@ class FileReport:
 _Key = tuple[Syntax, str, str]
 
 
-def _key(segment: Segment, more: str) -> _Key:
+def _key(segment: Segment) -> _Key:
     """Texts that are written alike mean the same only where they are read in the same way."""
-    return segment.block.syntax, segment.source, more
+    return segment.block.syntax, segment.source, segment.context
+
+
+class Older(Protocol):
+    """A file that was translated before."""
+
+    @property
+    def segments(self) -> Sequence[Segment]: ...
 
 
 @dataclass(slots=True)
 class Work:
-    """A text that the model translates, and all segments that have it."""
+    """A text that the model translates, for all segments that have it."""
 
     job: Job
     segment: Segment
+    """The first of them."""
     file: str
     flags: list[str] = field(default_factory=list)
     confidence: float | None = None
 
-    def result(self) -> Result:
-        text = self.segment.source if self.job.unchanged else self.job.outputs()[0]
-        if self.segment.longest is not None and len(_plain(text)) > self.segment.longest:
-            self.flags.append(TOO_LONG)
-        flags = tuple(dict.fromkeys(self.flags))
-        return Result(text=text, origin="model", confidence=self.confidence, flags=flags)
+    def result(self, segment: Segment, terms: Terms | None = None) -> Result:
+        text = segment.source if self.job.unchanged else self._output(segment, terms)
+        flags = [*self.flags]
+        if segment.longest is not None and len(_plain(text)) > segment.longest:
+            flags.append(TOO_LONG)
+        return Result(text=text, origin="model", confidence=self.confidence, flags=(*dict.fromkeys(flags),))
+
+    def _output(self, segment: Segment, terms: Terms | None) -> str:
+        if segment.block.notation is self.segment.block.notation:
+            return self.job.outputs()[0]
+        job = Job(segment.block, terms)
+        job.take_from(self.job)
+        return job.outputs()[0]
 
 
 class Plan:
@@ -107,22 +125,25 @@ class Plan:
     def __init__(
         self,
         documents: Sequence[Opened],
-        before: Sequence[Opened | None] = (),
+        before: Sequence[Older | None] = (),
         names: Sequence[str] = (),
         *,
         memory: Recall | None = None,
         terms: Terms | None = None,
         flags: Flags | None = None,
+        quality: FlagSettings | None = None,
     ) -> None:
-        """`before` are older results, of each document its own, if there is one; `names` are for errors."""
+        """`before` are older results, of each document its own, if there is one; `names` are for errors.
+        `quality` is for what a memory has: what a model writes, its translator has looked at."""
         self.memory, self.terms, self.flags = memory, terms, flags
-        self._works: dict[_Key, Work] = {}
-        self._planned: list[list[Result | Work | None]] = []
+        self._look = None if quality is None else flagger(quality)
+        self._works: dict[tuple[Syntax, str, tuple[str, ...], int | None], Work] = {}
+        self._planned: list[list[tuple[Segment, Result | Work | None]]] = []
         known = _known(documents)
         older = before or [None] * len(documents)
         for opened, old, name in zip(documents, older, names or ["document"] * len(documents), strict=True):
-            there = {**known, **_known([] if old is None else [old], marked=True)}
-            self._planned.append([self._plan(each, name, there) for each in opened.segments])
+            there = _Known(known, () if old is None else old.segments)
+            self._planned.append([(each, self._plan(each, name, there)) for each in opened.segments])
 
     @property
     def parts(self) -> list[tuple[Job, Work]]:
@@ -141,29 +162,37 @@ class Plan:
 
     def results(self) -> list[list[Result | None]]:
         """For each segment of each document its translation; None for one that stays as it is."""
-        done = {id(work): work.result() for work in self._works.values()}
-        return [[done[id(each)] if isinstance(each, Work) else each for each in own] for own in self._planned]
+        return [
+            [each.result(segment, self.terms) if isinstance(each, Work) else each for segment, each in own]
+            for own in self._planned
+        ]
 
-    def _plan(self, segment: Segment, file: str, known: dict[_Key, Result]) -> Result | Work | None:
+    def _plan(self, segment: Segment, file: str, known: "_Known") -> Result | Work | None:
         if segment.state != "new":
             return None
-        if (found := known.get(_key(segment, segment.context))) is not None:
+        if (found := known.of(segment)) is not None:
             return found
         job = Job(segment.block, self.terms)
         parts = [*job.parts]
         if not parts:
             return Result(text=segment.source, origin="copy")
-        if self.memory is not None and (text := self._remembered(job, parts, self.memory)) is not None:
-            return Result(text=text, origin="memory")
-        return self._works.setdefault(_key(segment, str(segment.longest)), Work(job, segment, file))
+        if self.memory is not None and (found := self._remembered(job, parts, self.memory)) is not None:
+            return found
+        texts = tuple(part.view.text for part in parts)
+        key = segment.block.syntax, segment.source, texts, segment.longest
+        return self._works.setdefault(key, Work(job, segment, file))
 
-    def _remembered(self, job: Job, parts: Sequence[Job], memory: Recall) -> str | None:
+    def _remembered(self, job: Job, parts: Sequence[Job], memory: Recall) -> Result | None:
         """What a memory has for exactly this text, as the file writes it. It knows no tags, so a text with
         some is for the model."""
         if memory.use != "exact" or len(parts) > 1 or parts[0].view.nodes:
             return None
-        match = next((each for each in memory.search(parts[0].view.text) if each.exact), None)
-        return job.outputs()[0] if match is not None and parts[0].remember(match.target) else None
+        source = parts[0].view.text
+        match = next((each for each in memory.search(source) if each.exact), None)
+        if match is None or not parts[0].remember(match.target):
+            return None
+        flags = () if self._look is None else self._look(source, match.target, None)
+        return Result(text=job.outputs()[0], origin="memory", flags=flags)
 
 
 class Carrier:
@@ -181,12 +210,15 @@ class Carrier:
         """`settings` are those of `Translator.stream`, `plan` those of `Plan`. `progress` is called with how
         many more texts are done."""
         self.translator, self.window, self.progress = translator, window, progress
-        self.settings, self.plan = settings or {}, plan
+        self.settings = settings or {}
+        asked = self.settings.get("flags")
+        quality = FlagSettings() if asked is True else asked or None
+        self.plan = {"quality": quality, **plan}
 
     def translate(
         self,
         documents: Sequence[Opened],
-        before: Sequence[Opened | None] = (),
+        before: Sequence[Older | None] = (),
         names: Sequence[str] = (),
     ) -> list[list[Result | None]]:
         """As `Plan.results` gives them."""
@@ -232,17 +264,41 @@ class Carrier:
         return True
 
 
-def _known(documents: Sequence[Opened], *, marked: bool = False) -> dict[_Key, Result]:
-    """Texts that are translated already, by their context; what counts before drafts. `marked`: with all that
-    their file says of them."""
-    found: dict[_Key, Result] = {}
-    for state in ("final", "draft"):
-        for opened in documents:
-            for each in opened.segments:
-                if each.state == state and each.target:
-                    mark = each.mark if marked else None
-                    result = Result(text=each.target, origin="file", state=each.state, mark=mark)
-                    found.setdefault(_key(each, each.context), result)
+class _Known:
+    """Texts that are translated already: in an older result, and in the documents themselves."""
+
+    def __init__(self, elsewhere: Mapping[_Key, Segment], older: Sequence[Segment]) -> None:
+        self._elsewhere = elsewhere
+        self._by_key = {(each.key, each.source): each for each in _done(older)}
+        self._by_text = _by_text(_done(older))
+
+    def of(self, segment: Segment) -> Result | None:
+        old = self._by_key.get((segment.key, segment.source)) or self._by_text.get(_key(segment))
+        if old is not None:
+            return _taken(old, segment, old.mark)
+        found = self._elsewhere.get(_key(segment))
+        return None if found is None else _taken(found, segment)
+
+
+def _taken(old: Segment, new: Segment, mark: str | None = None) -> Result:
+    """`mark`: with all that the file says of it."""
+    text = as_written(old.target, old.block, new.block)
+    return Result(text=text, origin="file", state=old.state, mark=mark, forms=old.forms)
+
+
+def _done(segments: Sequence[Segment]) -> list[Segment]:
+    return [each for each in segments if each.state != "new" and each.target]
+
+
+def _known(documents: Sequence[Opened]) -> dict[_Key, Segment]:
+    return _by_text([each for opened in documents for each in _done(opened.segments)])
+
+
+def _by_text(segments: Sequence[Segment]) -> dict[_Key, Segment]:
+    """By context; what counts before drafts."""
+    found: dict[_Key, Segment] = {}
+    for each in sorted(segments, key=lambda each: each.state != "final"):
+        found.setdefault(_key(each), each)
     return found
 
 

@@ -7,6 +7,7 @@
 Pieces come in, and each comes out with its hypotheses; what one becomes does not depend on its neighbours.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -188,7 +189,7 @@ class TorchEngine:
             return self._request(groups, state, batch.pieces, batch.options, told=told, gone=batch.gone)
 
         with inference(self.device, self.precision):
-            for _ in relay(groups, coming, begin, ROWS):
+            for _ in relay(groups, coming, begin, sys.maxsize):  # whoever comes decides how many do
                 pass
 
     def _decode_within(self, batch: list[Piece], options: Options) -> list[PieceResult]:

@@ -1,12 +1,13 @@
 """A translator's folder, from Hugging Face's form to ours and on the way back."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 from regard.config import to_dict
 from regard.hub import TranslatorCheckpoint
 from regard.tasks.base.folder import whole, write_config, write_weights
 from regard.tasks.base.guards import TOKENIZER
-from regard.tasks.translation.foreign import decoding_of
+from regard.tasks.translation.foreign import SEVERAL, decoding_of, search_of
 from regard.tasks.translation.translator import Translator
 
 
@@ -19,6 +20,7 @@ def save_translator(checkpoint: TranslatorCheckpoint, folder: Path) -> None:
         "model": to_dict(checkpoint.config),
         "longest": checkpoint.longest,
         "languages": list(checkpoint.languages),
+        "several_sentences": SEVERAL,
         "decode": to_dict(decoding_of(checkpoint)),
     }
     if checkpoint.marks != "source":
@@ -28,7 +30,6 @@ def save_translator(checkpoint: TranslatorCheckpoint, folder: Path) -> None:
 
 def checkpoint_of(translator: Translator) -> TranslatorCheckpoint:
     """What is written of it: all but how often a text of its training had several sentences."""
-    decoding = translator.decoding
     return TranslatorCheckpoint(
         config=translator.model.config,
         weights=whole(translator.model),
@@ -37,6 +38,5 @@ def checkpoint_of(translator: Translator) -> TranslatorCheckpoint:
         languages=translator.languages,
         marks=translator.marks,
         source_language=translator.source_language,
-        beam=decoding.beam if decoding.method == "beam" else 1,
-        length_penalty=decoding.length_penalty,
+        **asdict(search_of(translator.decoding)),
     )

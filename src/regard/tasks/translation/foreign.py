@@ -1,6 +1,7 @@
 """What a translator's folder of Hugging Face's becomes: a model, and what its translator is told."""
 
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
 
@@ -8,11 +9,16 @@ import torch
 
 from regard.decode import DecodeConfig
 from regard.hub import TranslatorCheckpoint
+from regard.hub.generation import Search
 from regard.hub.translators import Marks
 from regard.models.seq2seq import Seq2Seq
 from regard.tasks.base.folder import FolderError, whole
 from regard.tasks.base.header import unfilled
 from regard.text import Tokenizer
+
+SEVERAL = 0.0
+"""The share of sources with several sentences in their training: all three families learned from pairs of
+sentences."""
 
 
 def model_of(checkpoint: TranslatorCheckpoint) -> Seq2Seq:
@@ -27,7 +33,8 @@ def model_of(checkpoint: TranslatorCheckpoint) -> Seq2Seq:
 def told(checkpoint: TranslatorCheckpoint) -> dict[str, Any]:
     """What a `Translator` of it takes beside the model and the tokenizer."""
     names = ("longest", "languages", "marks", "source_language")
-    return {name: getattr(checkpoint, name) for name in names} | {"decoding": decoding_of(checkpoint)}
+    others = {"several_sentences": SEVERAL, "decoding": decoding_of(checkpoint)}
+    return {name: getattr(checkpoint, name) for name in names} | others
 
 
 def check_target(folder: Path, tokenizer: Tokenizer, rows: int) -> None:
@@ -39,12 +46,19 @@ def check_target(folder: Path, tokenizer: Tokenizer, rows: int) -> None:
 
 def decoding_of(checkpoint: TranslatorCheckpoint) -> DecodeConfig:
     """As its makers search, where they say how: with num_beams=1, greedily."""
-    found: dict[str, Any] = {"maximum": checkpoint.longest}
-    if checkpoint.beam is not None:
-        found |= {"method": "greedy"} if checkpoint.beam == 1 else {"beam": checkpoint.beam}
-    if checkpoint.length_penalty is not None:
-        found["length_penalty"] = checkpoint.length_penalty
+    own = {each.name: getattr(checkpoint, each.name) for each in fields(Search)}
+    told = {name: value for name, value in own.items() if value is not None}
+    found: dict[str, Any] = {"maximum": checkpoint.longest, **told}
+    found["minimum"] = min(found.get("minimum", 0), found["maximum"])
+    if found.get("beam") == 1:
+        found |= {"method": "greedy", "beam": DecodeConfig().beam}
     return DecodeConfig(**found)
+
+
+def search_of(decoding: DecodeConfig) -> Search:
+    """And back."""
+    own = {each.name: getattr(decoding, each.name) for each in fields(Search)}
+    return Search(**{**own, "beam": decoding.beam if decoding.method == "beam" else 1})
 
 
 def read_marks(config: Mapping[str, Any]) -> dict[str, Any]:

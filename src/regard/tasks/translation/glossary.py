@@ -17,8 +17,8 @@ from typing import Literal, get_args
 from regard.tasks.translation.pieces import Piece
 from regard.tasks.translation.result import TermUse, Translation
 from regard.text import Tokenizer
-from regard.text.splitting import spaceless
 from regard.text.terms import Term, Terms, enforce, held
+from regard.text.words import without_spaces
 
 Way = Literal["decode", "replace"]
 """How a term that is missing comes in: by a second search that is held to it, and only what that leaves out
@@ -58,6 +58,10 @@ class Holding:
                     results[i] = better
         return [self._replaced(each, own) for each, own in zip(results, wanted, strict=True)]
 
+    def looked_at(self, found: Translation) -> Translation:
+        """One that is not to be changed, with what became of its terms."""
+        return self._told(found, self.terms.find(found.source), "model")
+
     def _told(
         self,
         found: Translation,
@@ -86,7 +90,14 @@ class Holding:
             use if use.how != "missed" or form is None else replace(use, how="replaced")
             for use, form in zip(_uses(found), there, strict=True)
         ]
-        return replace(found, text=text, alignment=tuple(links), terms=tuple(uses))
+        others = [replace(each, text=text) for each in found.alternatives[:1]]
+        return replace(
+            found,
+            text=text,
+            alternatives=(*others, *found.alternatives[1:]),
+            alignment=tuple(links),
+            terms=tuple(uses),
+        )
 
 
 def _use(
@@ -108,7 +119,9 @@ def phrases_of(tokenizer: Tokenizer, piece: Piece, terms: Sequence[Term]) -> tup
     that a word begins."""
     first, last = piece.span
     own = [
-        each for each in terms if first <= each.start and each.end <= last and not spaceless(each.target[0])
+        each
+        for each in terms
+        if first <= each.start and each.end <= last and not without_spaces(each.target[0])
     ]
     encoded = tokenizer.encode_batch([each.target for each in own])
     return tuple(tuple(ids) for ids in encoded if ids)

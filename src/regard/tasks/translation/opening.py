@@ -22,6 +22,7 @@ from regard.tasks.base.folder import (
 )
 from regard.tasks.base.guards import CONFIG, check_decoding, folder_errors, read_share, read_whole, read_words
 from regard.tasks.base.header import unfilled
+from regard.tasks.translation.confidence import CONFIDENCE, Calibration
 from regard.tasks.translation.foreign import check_target, model_of, read_marks, told
 from regard.tasks.translation.fuzzy import Fuzzy
 from regard.tasks.translation.inline import Inline
@@ -52,6 +53,8 @@ def open_translator(
         marks = read_marks(config)
         fuzzy = from_dict(Fuzzy, config["fuzzy"], "fuzzy") if "fuzzy" in config else None
         inline = from_dict(Inline, config["terms"], "terms") if "terms" in config else None
+        own_scale = config.get(CONFIDENCE)
+        calibration = None if own_scale is None else from_dict(Calibration, own_scale, CONFIDENCE)
     if precision == "int8" and place == "cpu":
         model = load_quantized(folder, lambda: Seq2Seq(shape))
     else:
@@ -62,6 +65,6 @@ def open_translator(
     tokenizer = read_tokenizer(folder, shape.encoder.vocabulary)
     check_target(folder, tokenizer, shape.decoder.vocabulary)
     own: Any = {"longest": longest, "languages": languages, "several_sentences": several, **marks}
-    own |= {"fuzzy": fuzzy, "inline": inline}
+    own |= {"fuzzy": fuzzy, "inline": inline, "calibration": calibration}
     with folder_errors(folder / CONFIG):
         return Translator(model, tokenizer, decoding=decoding, precision=precision, **own)

@@ -9,6 +9,7 @@ import numpy as np
 
 from regard.decode import DecodeConfig, Hypothesis
 from regard.tasks.translation.alignment import source_spans, target_spans, word_alignment
+from regard.tasks.translation.confidence import Calibration
 from regard.tasks.translation.result import Alternative, Translation
 from regard.text import Tokenizer, splitting
 from regard.text.terms import Term
@@ -128,7 +129,13 @@ def in_batches(pieces: Sequence[Piece], budget: int, sharers: int = 1) -> Iterat
 
 
 def assemble(
-    tokenizer: Tokenizer, text: str, parts: Sequence[Part], decoding: DecodeConfig, *, align: bool
+    tokenizer: Tokenizer,
+    text: str,
+    parts: Sequence[Part],
+    decoding: DecodeConfig,
+    *,
+    align: bool,
+    calibration: Calibration | None = None,
 ) -> Translation:
     """The translation of a text from what was found for its pieces, in their order; none if it is blank."""
     spans = [piece.span for piece, _ in parts]
@@ -141,7 +148,7 @@ def assemble(
                 score=sum((h.score for h in combination), 0.0),
                 ranking=sum((h.ranking for h in combination), 0.0) / max(len(combination), 1),
                 finished=all(h.finished for h in combination),
-                confidence=_confidence(combination, parts),
+                confidence=_confidence(combination, parts, calibration),
             )
         )
     best, unknown = alternatives[0], tokenizer.ids.unknown
@@ -166,11 +173,16 @@ def _own(piece: Piece) -> list[int]:
     return [id for i, id in enumerate(piece.ids[: len(piece.ids) - 1 - piece.matched]) if i not in told]
 
 
-def _confidence(combination: Sequence[Hypothesis], parts: Sequence[Part]) -> float:
-    """exp of the mean log-probability of what the model wrote: without forced prefixes, with the ends."""
+def _confidence(
+    combination: Sequence[Hypothesis], parts: Sequence[Part], calibration: Calibration | None
+) -> float:
+    """From the mean log-probability of what the model wrote: without forced prefixes, with the ends."""
     pairs = list(zip(combination, parts, strict=True))
+    if not pairs:
+        return 1.0
     tokens = sum(len(each.ids) - len(piece.prefix) + each.finished for each, (piece, _) in pairs)
-    return math.exp(min(sum(each.score for each in combination) / max(tokens, 1), 0.0))
+    mean = math.exp(min(sum(each.score for each in combination) / max(tokens, 1), 0.0))
+    return mean if calibration is None else calibration(mean)
 
 
 def _links(

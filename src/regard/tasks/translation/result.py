@@ -21,7 +21,8 @@ class Alternative:
     finished: bool
     """Ended by the model itself, not stopped at the maximum."""
     confidence: float
-    """The geometric mean of its tokens' probabilities, exp of the mean of their logarithms: from 0 to 1."""
+    """From 0 to 1: the chrF that such translations have of the validation text, on average, where the model
+    has learned that; else the geometric mean of its tokens' probabilities."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Translation:
     ranking: float
     finished: bool
     confidence: float
-    """From 0 to 1: the geometric mean of its tokens' probabilities. 1 if it is blank."""
+    """See `Alternative`. 1 if it is blank."""
     alternatives: tuple[Alternative, ...]
     """The best ones in order, the translation itself first; as many as `n_best` of the decoding."""
     alignment: tuple[tuple[int, int], ...] | None = None

@@ -39,6 +39,13 @@ def find_start(
                 f"data.{name}, but {folder} was not trained with it: its tokenizer has no {token}; leave it "
                 "out, or start from a model that was"
             )
+    try:
+        start.reads()
+    except ValueError as error:
+        raise ConfigError(
+            f"{folder}: {error}; write it there, as src_lang into tokenizer_config.json, or in a folder of "
+            "regard as source_language into config.json"
+        ) from error
     decode = from_dict(DecodeConfig, {**to_dict(start.decoding), **written.plain.get("decode", {})}, "decode")
     return start, replace(recipe, model=replace(recipe.model, start=str(folder)), decode=decode)
 

@@ -4,7 +4,7 @@ read_corpus   read the text, learn the tokenizer, fill the token store, build th
 job_of        the loss, validation by decoding, and the test, as the trainer takes them
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import islice
@@ -15,7 +15,7 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from regard.config import ConfigError, to_dict
+from regard.config import ConfigError
 from regard.data import Mix, Plan, Store, joined
 from regard.decode import DecodeConfig
 from regard.models.seq2seq import Seq2Seq
@@ -31,6 +31,7 @@ from regard.tasks.base.measures import better, plugin_figures
 from regard.tasks.base.pairs import Corpus
 from regard.tasks.base.recipe import Written
 from regard.tasks.translation.batches import PairBatch, PairFeed
+from regard.tasks.translation.confidence import CONFIDENCE, fit, quality
 from regard.tasks.translation.data import (
     MIXED,
     STORES,
@@ -47,6 +48,7 @@ from regard.tasks.translation.evaluate import MetricName, score
 from regard.tasks.translation.fuzzy import Fuzzy
 from regard.tasks.translation.inline import Inline
 from regard.tasks.translation.recipe import TranslateRecipe
+from regard.tasks.translation.result import Translation
 from regard.tasks.translation.start import built, described, find_start
 from regard.tasks.translation.translator import Translator
 from regard.text import DataError, Origin, Tokenizer
@@ -172,6 +174,7 @@ def read_corpus(
     sizes = epoch_of(corpus, words, written.checked.data.mix.share)
     recipe = written.completed(*sizes, cuda=ranks.device.type == "cuda", ranks=ranks.count)
     start, recipe = find_start(recipe, written)
+    reads = None if start is None else start.reads()
     if start is not None:
         say(described(start, recipe.model.start))
     if ranks.first:
@@ -179,17 +182,17 @@ def read_corpus(
             clear(folder)
             clear_adapter(folder)
         own = None if start is None else start.tokenizer
-        settle_text(recipe, corpus, folder, begun=begun, own=own)
+        settle_text(recipe, corpus, folder, begun=begun, own=own, reads=reads)
     ranks.wait()
     tokenizer = Tokenizer.load(folder)
-    store, counts = build_store(corpus, "train", tokenizer, folder / STORES["train"])
+    store, counts = build_store(corpus, "train", tokenizer, folder / STORES["train"], reads=reads)
     rest = corpus.size - counts.read - counts.skipped
     held = "" if recipe.data.valid else f", {rest:,} held out to validate on"
     say(
         f"{counts.used:,} pairs to learn from{held}; {words:,} target words; "
         f"{len(tokenizer):,} tokens in the vocabulary" + _left_out(counts, recipe)
     )
-    source, mix, general = _mixed(recipe, corpus, store, tokenizer, folder)
+    source, mix, general = _mixed(recipe, corpus, store, tokenizer, folder, reads)
     if mix is not None and general is not None:
         say(
             f"mixed in: {mix.drawn:,} of {general.used:,} general pairs an epoch, for "
@@ -221,12 +224,17 @@ def read_corpus(
 
 
 def _mixed(
-    recipe: TranslateRecipe, corpus: Corpus, store: Store, tokenizer: Tokenizer, folder: Path
+    recipe: TranslateRecipe,
+    corpus: Corpus,
+    store: Store,
+    tokenizer: Tokenizer,
+    folder: Path,
+    reads: str | None,
 ) -> tuple[Pairs, Mix | None, PairCounts | None]:
     """What batches are made of: own pairs, with general ones behind them where some are mixed in."""
     if corpus.general is None:
         return store, None, None
-    general, counts = build_store(corpus.general, "train", tokenizer, folder / MIXED)
+    general, counts = build_store(corpus.general, "train", tokenizer, folder / MIXED, reads=reads)
     targets, others = pair_lengths(store)[1], pair_lengths(general)[1]
     mix = Mix.of(targets, others, recipe.data.mix.share, recipe.batch.seed)
     return joined(store, general), mix, counts
@@ -289,7 +297,9 @@ class Validator:
         self._sources = [pair.source for pair, _ in chosen]
         self._references = [pair.target for pair, _ in chosen]
         self._to = [to for _, to in chosen if to is not None] or None
-        store, _ = build_store(corpus, "valid", prepared.tokenizer, folder / STORES["valid"])
+        reads = None if prepared.start is None else prepared.start.reads()
+        place = folder / STORES["valid"]
+        store, _ = build_store(corpus, "valid", prepared.tokenizer, place, reads=reads)
         lengths = pair_lengths(store)
         plan = Plan(lengths, BatchConfig(tokens=max(recipe.batch.tokens, least_tokens(lengths))))
         self._feed = PairFeed(store, plan, static=prepared.static)
@@ -307,7 +317,14 @@ class Validator:
         shown = self._rounds % len(found)  # another one each time
         self._rounds += 7
         example = f"  {self._sources[shown]}\n  -> {found[shown].text}"
-        return {"loss": in_pieces(self._loss), **figures}, example
+        return {"loss": in_pieces(self._loss), **figures, **self._calibrated(found)}, example
+
+    def _calibrated(self, found: Sequence[Translation]) -> dict[str, float]:
+        """What its probabilities say of how good its translations are."""
+        worth = [quality(each.text, own) for each, own in zip(found, self._references, strict=True)]
+        fitted = fit([each.confidence for each in found], worth)
+        known = {} if fitted is None else asdict(fitted)
+        return {f"{CONFIDENCE}.{key}": value for key, value in known.items()}
 
     def _loss(self, split: int) -> float:
         """Mean nll of a token."""
@@ -322,6 +339,13 @@ class Validator:
         return float(totals[1] / totals[2])
 
 
+def _learned(figures: Mapping[str, float]) -> dict[str, Any]:
+    """The calibration among the figures of a validation, as config.json has it."""
+    start = f"{CONFIDENCE}."
+    own = {key.removeprefix(start): value for key, value in figures.items() if key.startswith(start)}
+    return {CONFIDENCE: own} if own else {}
+
+
 def spread_out(items: Sequence[Item], most: int) -> list[Item]:
     """At most so many of them, evenly from the first to the last: files come one after the other."""
     count = min(most, len(items))
@@ -329,6 +353,8 @@ def spread_out(items: Sequence[Item], most: int) -> list[Item]:
 
 
 def translator_of(prepared: Prepared, decoding: DecodeConfig) -> Translator:
+    start = prepared.start
+    told: Any = {} if start is None else {"marks": start.marks, "source_language": start.source_language}
     return Translator(
         prepared.model,
         prepared.tokenizer,
@@ -339,11 +365,12 @@ def translator_of(prepared: Prepared, decoding: DecodeConfig) -> Translator:
         inline=prepared.inline,
         decoding=decoding,
         precision="bfloat16" if prepared.recipe.train.bfloat16(prepared.ranks.device) else "float32",
+        **told,
     )
 
 
 def job_of(prepared: Prepared, folder: Path) -> Job:
-    recipe, several = prepared.recipe, prepared.several_sentences
+    recipe = prepared.recipe
     mixed = {} if prepared.general is None else {"mix": asdict(prepared.general)}
     files = [str(path) for path in prepared.corpus.paths("train")]
     adapted: dict[str, Any] = {}
@@ -362,16 +389,9 @@ def job_of(prepared: Prepared, folder: Path) -> Job:
         static=prepared.static,
         d_model=prepared.model.config.decoder.d_model,
         root=prepared.corpus.root,
-        about={
-            "model": to_dict(prepared.model.config),
-            "longest": prepared.longest,
-            "languages": list(prepared.languages),
-            **({} if several is None else {"several_sentences": several}),
-            **({} if prepared.fuzzy is None else {"fuzzy": to_dict(prepared.fuzzy)}),
-            **({} if prepared.inline is None else {"terms": to_dict(prepared.inline)}),
-            "decode": to_dict(recipe.decode),
-        },
+        about=translator_of(prepared, recipe.decode).about(),
         data={"files": files, **asdict(prepared.counts), **mixed},
+        learned=_learned,
         test=partial(_test, prepared) if recipe.data.test else None,
         **adapted,
     )

@@ -36,6 +36,7 @@ from regard.tasks.base.folder import FolderError
 from regard.tasks.base.predictor import Progress, evaluating, inference
 from regard.tasks.translation.aids import Aids, GivenGlossary, TranslateSettings, aided, helped
 from regard.tasks.translation.alignment import Alignment, source_spans, word_alignment
+from regard.tasks.translation.confidence import Calibration
 from regard.tasks.translation.encoding import (
     encode_sources,
     language_token,
@@ -49,8 +50,9 @@ from regard.tasks.translation.fuzzy import Fuzzy
 from regard.tasks.translation.glossary import inner_tokens, phrases_of
 from regard.tasks.translation.inline import Inline
 from regard.tasks.translation.pieces import Part, Piece, PieceResult, Source, assemble, number_sources
+from regard.tasks.translation.planning import planned
 from regard.tasks.translation.result import Translation, TranslationWarning
-from regard.text import DataError, Origin, Tokenizer, splitting
+from regard.text import Tokenizer
 from regard.text.flags import FlagSettings
 from regard.text.terms import Term
 from regard.text.training import each_text
@@ -81,6 +83,7 @@ class Translator(Described):
         source_language: str | None = None,
         fuzzy: Fuzzy | None = None,
         inline: Inline | None = None,
+        calibration: Calibration | None = None,
         decoding: DecodeConfig | None = None,
         precision: Precision = "float32",
         engine: SearchEngine | None = None,
@@ -92,7 +95,8 @@ class Translator(Described):
 
         `marks` says where the model is told a language: before the source, the one to write; or before both
         sides, each its own. `source_language` is then the one it reads, unless a call says another. `fuzzy`
-        says how it was given near matches while it was trained, if it was, and `inline` how terms."""
+        says how it was given near matches while it was trained, if it was, and `inline` how terms;
+        `calibration` what its probabilities say of how good a translation is, if that was learned."""
         if longest < 3:
             raise ValueError(f"longest={longest} leaves no room for text beside the special tokens")
         self.model = model
@@ -106,6 +110,7 @@ class Translator(Described):
         self.source_language = source_language
         self.fuzzy = fuzzy
         self.inline = inline
+        self.calibration = calibration
         self.start, self.end = tokenizer.target.require("start"), tokenizer.target.require("end")
         if engine is None:
             check_precision(precision, next(model.parameters()).device)
@@ -128,12 +133,13 @@ class Translator(Described):
             **({} if self.source_language is None else {"source_language": self.source_language}),
             **({} if self.fuzzy is None else {"fuzzy": to_dict(self.fuzzy)}),
             **({} if self.inline is None else {"terms": to_dict(self.inline)}),
+            **({} if self.calibration is None else {"confidence": to_dict(self.calibration)}),
             "decode": to_dict(self.decoding),
         }
 
     def with_model(self, model: Seq2Seq) -> "Translator":
         own: Any = {"longest": self.longest, "languages": self.languages, "decoding": self.decoding}
-        others = ("several_sentences", "marks", "source_language", "fuzzy", "inline")
+        others = ("several_sentences", "marks", "source_language", "fuzzy", "inline", "calibration")
         own |= {name: getattr(self, name) for name in others}
         return Translator(model, self.tokenizer, precision=self.precision, **own)
 
@@ -361,7 +367,7 @@ class Translator(Described):
     @cached_property
     def inner(self) -> tuple[int, ...]:
         """Tokens that, behind a word, go on with it."""
-        return inner_tokens(self.tokenizer)
+        return inner_tokens(self.tokenizer.target)
 
     @cached_property
     def _spellings(self) -> dict[str, list[int]]:
@@ -388,7 +394,7 @@ class Translator(Described):
         pieces = self.plan(sources, options)
         if terms:
             pieces = [
-                replace(piece, phrases=phrases_of(self.tokenizer, piece, terms[piece.number]))
+                replace(piece, phrases=phrases_of(self.tokenizer.target, piece, terms[piece.number]))
                 for piece in pieces
             ]
         open_pieces = [0] * len(sources)
@@ -405,54 +411,30 @@ class Translator(Described):
                 done = sum(open_pieces[number] == 0 for number in {piece.number for piece in batch})
                 if progress is not None and done:
                     progress(done)
-        for own in parts:
-            own.sort(key=lambda part: part[0].span)
-        return [
-            assemble(
-                self.tokenizer, source.text, own, options.decoding, align=options.align and source.aligned
-            )
-            for source, own in zip(sources, parts, strict=True)
-        ]
+        return [self.assembled(source, own, options) for source, own in zip(sources, parts, strict=True)]
+
+    def assembled(self, source: Source, parts: list[Part], options: Options) -> Translation:
+        """A translation from what was found for its pieces, in any order."""
+        return assemble(
+            self.tokenizer,
+            source.text,
+            sorted(parts, key=lambda part: part[0].span),
+            options.decoding,
+            align=options.align and source.aligned,
+            calibration=self.calibration,
+        )
 
     def plan(self, sources: list[Source], options: Options) -> list[Piece]:
         """What is decoded at once: each text, or its sentences where they are parted or it is too long. A
         blank one has none."""
-        full = [(number, source) for number, source in enumerate(sources) if source.text.strip()]
-        stripped = [source.text.strip() for _, source in full]
-        encoded = self._encode_all(stripped, [source for _, source in full])
-        prefixes = self.tokenizer.target.encode_batch([source.prefix.rstrip() for _, source in full])
-        pieces = []
-        for (number, source), text, ids, prefix in zip(full, stripped, encoded, prefixes, strict=True):
-            if len(ids) == self._frame:
-                continue  # nothing but characters that leave no token
-            start = source.text.index(text)
-            span, mark = (start, start + len(text)), self.mark(source.language)
-            own = [Piece(number, span, text, ids, prefix, source.key << 20, mark=mark)]
-            parted = options.split and len(splitting.sentences(source.text)) > 1
-            if parted or (len(ids) > self.longest and options.too_long == "split"):
-                own = self._split(number, source, prefix, cut=options.too_long == "split")
-            most = max((len(piece.ids) for piece in own), default=0)
-            lengths = f"{most} tokens, but the model was trained on {self.longest} at most"
-            if most > self.longest and options.too_long == "error":
-                remedy = "shorten it, or translate with too_long='split'"
-                raise DataError(Origin("input", source.line), "too long:", lengths, remedy)
-            if most > self.longest:
-                message = f"line {source.line}: {lengths}; its translation may be poor, or stop early"
-                warnings.warn(message, TranslationWarning, stacklevel=4)
-            pieces += own if source.aligned else [replace(piece, aligned=False) for piece in own]
-        limited = [self.limited(piece, options.decoding) for piece in pieces]
+        limited = [self.limited(piece, options.decoding) for piece in planned(self, sources, options)]
         return helped(limited, sources, self.tokenizer, self.fuzzy, self.inline)
 
-    def _encode_all(self, texts: Sequence[str], sources: Sequence[Source]) -> list[list[int]]:
+    def encode_all(self, texts: Sequence[str], sources: Sequence[Source]) -> list[list[int]]:
         """A text of each source."""
         if self.marks == "source":
             return self.encode(texts, [source.language for source in sources])
         return encode_sources(self.tokenizer, texts, [self.reads(source.reads) for source in sources])
-
-    @property
-    def _frame(self) -> int:
-        """Special tokens around a source."""
-        return 2 if self.languages else 1
 
     def limited(self, piece: Piece, decoding: DecodeConfig) -> Piece:
         """With how many tokens its translation may have: no more than positions were learned for."""
@@ -474,22 +456,6 @@ class Translator(Described):
         """[target, source] without special tokens: the row of a token is what was looked at to write it;
         `marks` are those of the targets' languages, if there are any. Inside `ready`."""
         return self.engine.attention(sources, targets, layer, marks)
-
-    def _split(self, number: int, source: Source, prefix: list[int], *, cut: bool) -> list[Piece]:
-        """The sentences of a text; with `cut`, in pieces where they are too long themselves."""
-
-        def fits(part: str) -> bool:
-            return not cut or len(self._encode_all([part], [source])[0]) <= self.longest
-
-        spans = splitting.pieces(source.text, fits)
-        encoded = self._encode_all([source.text[a:b] for a, b in spans], [source] * len(spans))
-        read = [(span, ids) for span, ids in zip(spans, encoded, strict=True) if len(ids) > self._frame]
-        pieces = []
-        for place, (span, ids) in enumerate(read):
-            forced, key = [] if place else prefix, (source.key << 20) + place
-            mark = self.mark(source.language)
-            pieces.append(Piece(number, span, source.text[slice(*span)], ids, forced, key, mark=mark))
-        return pieces
 
     @contextmanager
     def ready(self) -> Iterator[None]:

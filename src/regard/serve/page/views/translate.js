@@ -92,7 +92,7 @@ function drawTranslate(root) {
     return [
       shareArrows(el('p', { class: 'words', dir: 'auto', lang: pair.target }, own.map(({ gap }, i) => [gap, words.target[i]]), tail), translating.word ?? 0),
       el('div', { class: 'row faint number verdict' },
-        el('span', { title: 'the geometric mean of its tokens’ probabilities' }, `confidence ${percent(one.confidence)}`),
+        el('span', { title: 'how good such translations are on average (chrF); of models that have not learned that, the mean probability of a token' }, `confidence ${percent(one.confidence)}`),
         of.unknown ? el('span', {}, of.unknown === 1 ? 'one token is unknown to the model' : `${of.unknown} tokens are unknown to the model`) : null,
         one.finished ? null : el('span', {}, 'stopped at its maximum length, unfinished'),
         translating.chosen ? el('button', { type: 'button', class: 'quiet', id: 'back', on: { click: () => pick(0) } }, '← the model’s own') : null,
