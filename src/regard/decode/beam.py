@@ -119,11 +119,12 @@ def _likeliest(
 ) -> tuple[Float[np.ndarray, "rows count"], Int[np.ndarray, "rows count"]]:
     """Log-probabilities and ids."""
     found = rules.best(logits, length, most) if len(rules.ends) == 1 else None
-    if found is not None:
-        values, ids = check_numbers(*found)
-    else:
+    if found is None:
         likely = merge_ends_(rules(logits, torch.from_numpy(history), length), rules.ends)
         values, ids = to_host(*top(likely, most))
+    else:
+        values, ids = found
+        check_numbers(values.numpy())
     return values.numpy(), ids.numpy()
 
 
@@ -196,7 +197,7 @@ class Best:
         better = found.scores / (length + 1) ** self.penalty > self.worst[:, None]
         for source, place in np.argwhere(ended & better).tolist():
             score = float(found.scores[source, place])
-            ids = real(torch.from_numpy(history[found.rows[source, place]]))
+            ids = real(history[found.rows[source, place]])
             self._keep(source, score, ids, length)
 
     def add(self, source: int, ended: Sequence[tuple[float, tuple[int, ...]]], length: int) -> None:
@@ -231,4 +232,4 @@ class Best:
             if len(kept) < self.count and row not in done:
                 score = float(scores[row])
                 ranking = rank(score, length, self.penalty)
-                kept.append(Hypothesis(real(torch.from_numpy(history[row])), score, ranking, finished=False))
+                kept.append(Hypothesis(real(history[row]), score, ranking, finished=False))

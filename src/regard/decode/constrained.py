@@ -107,7 +107,7 @@ def search(request: Request) -> Search:
             own.sort(key=lambda each: (-each.score, each.row, each.token))
             whole = [each for each in own if each.progress.whole][: config.beam]  # others cannot end
             ended = [each for each in whole if each.token == end]
-            best.add(source, [(each.score, real(history[each.row])) for each in ended], length)
+            best.add(source, [(each.score, real(history[each.row].numpy())) for each in ended], length)
             done += [each.row for each in ended]
             over = request.maximums[source] <= length or source in request.gone
             over = over or (config.stop == "full" and best.finished[source] >= config.beam)

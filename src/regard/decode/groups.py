@@ -183,7 +183,7 @@ class BeamGroupState:
     ) -> None:
         """`across` has the packed keys and values of the sources for each layer."""
         self.rows = self._groups = sources.sequences
-        self.lengths = torch.zeros(self.rows, dtype=torch.int64, device="cpu")
+        self._lengths = np.zeros(self.rows, dtype=np.int64)
         self.longest = 0
         self._owners = np.arange(self.rows)
         """The group of each row, going up."""
@@ -206,6 +206,12 @@ class BeamGroupState:
         """Where all of them are, once that was asked."""
         self.asking: _Pass
 
+    @property
+    def lengths(self) -> Int[Tensor, "rows"]:
+        """Kept by numpy, whose operations on so few numbers are quicker, and keep Python's lock: two threads
+        that step at the same time would hand it to and fro."""
+        return torch.from_numpy(self._lengths)
+
     def select(self, rows: Rows) -> None:
         rows = check_rows(rows, self.rows)
         chosen = rows.numpy()
@@ -216,8 +222,8 @@ class BeamGroupState:
                 f"select({rows.tolist()}) brings rows out of the order of their sources: sort them"
             )
         self.rows, self._owners = len(rows), owners
-        self.lengths, self._sees = self.lengths[rows], self._sees[chosen]
-        self.longest = int(self.lengths.max()) if self.rows else 0
+        self._lengths, self._sees = self._lengths[chosen], self._sees[chosen]
+        self.longest = int(self._lengths.max()) if self.rows else 0
         present = np.count_nonzero(apart) + min(self.rows, 1)
         if present <= KEPT * self._groups:
             self._close_up(np.unique(owners))
@@ -303,12 +309,12 @@ class BeamGroupState:
 
     def take_step(self) -> None:
         """The pass is over."""
-        self.lengths, self.longest = self.lengths + 1, self.longest + 1
+        self._lengths, self.longest = self._lengths + 1, self.longest + 1
 
     def take_prefixes(self, layout: Layout) -> None:
         self.longest = layout.longest
-        self.lengths = layout.host_offsets.diff().long()
-        self._sees = np.arange(self._sees.shape[1]) < self.lengths.numpy()[:, None]
+        self._lengths = np.diff(layout.host_offsets.numpy()).astype(np.int64)
+        self._sees = np.arange(self._sees.shape[1]) < self._lengths[:, None]
 
     def back(
         self,

@@ -62,7 +62,7 @@ def search(request: Request) -> Search:
             ended, score = bool(step.ended[row]), float(step.scores[row])
             ranking = rank(score, length + ended, config.length_penalty)
             number = int(step.running[row])
-            found[number] = Hypothesis(real(step.history[row]), score, ranking, ended)
+            found[number] = Hypothesis(real(step.history[row].numpy()), score, ranking, ended)
             source = number // config.n_best
             own = found[source * config.n_best : (source + 1) * config.n_best]
             if request.told is not None and None not in own:
@@ -105,7 +105,8 @@ def _walk(request: Request) -> Generator[Step | Int[Tensor, "rows"], Any, None]:
         early = None
         best = rules.best(logits, length, 1) if config.method == "greedy" else None
         if best is not None:
-            values, tokens = check_numbers(*(each.squeeze(1) for each in best))
+            values, tokens = (each.squeeze(1) for each in best)
+            check_numbers(values.numpy())
         else:
             allowed = rules(logits, history, length)
             chosen = choose(allowed, running, length)

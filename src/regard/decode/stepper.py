@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -90,7 +91,7 @@ class Request:
         return history
 
 
-def real(row: Int[Tensor, "time"]) -> tuple[int, ...]:
+def real(row: Int[np.ndarray, "time"]) -> tuple[int, ...]:
     """The tokens of one row of a history, but for the first."""
     return tuple(row[row != NOTHING][1:].tolist())
 
@@ -123,13 +124,11 @@ def _together(values: Float[Tensor, "..."], ids: Int[Tensor, "..."]) -> Float[Te
 
 def _checked(both: Float[Tensor, "2 ..."]) -> tuple[Float[Tensor, "..."], Int[Tensor, "..."]]:
     values, numbers = both
-    return check_numbers(values, numbers.long())
+    check_numbers(values.numpy())
+    return values, numbers.long()
 
 
-def check_numbers(
-    values: Float[Tensor, "..."], ids: Int[Tensor, "..."]
-) -> tuple[Float[Tensor, "..."], Int[Tensor, "..."]]:
-    """The same, or an error if a value is none."""
-    if bool(values.isnan().any()):
+def check_numbers(values: Float[np.ndarray, "..."]) -> None:
+    """An error if a value is none."""
+    if np.isnan(values).any():
         raise ValueError("the model gave scores that are no numbers (NaN): look at its weights and inputs")
-    return values, ids

@@ -45,7 +45,8 @@ def check_rows(rows: Rows, count: int) -> Int[Tensor, "kept"]:
     if numbers.dtype == torch.bool:
         raise TypeError("select takes row numbers, not a mask: give mask.nonzero().squeeze(1)")
     numbers = numbers.to(torch.int64)
-    if numbers.numel() and not 0 <= int(numbers.min()) <= int(numbers.max()) < count:
+    plain = numbers.numpy()  # no operation of torch: each would let other threads go first
+    if plain.size and not 0 <= plain.min() <= plain.max() < count:
         raise IndexError(f"select({numbers.tolist()}): the rows are 0 to {count - 1}")
     return numbers
 

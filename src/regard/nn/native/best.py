@@ -1,6 +1,7 @@
 """Log-probabilities by best.c: those of all tokens, or of the best of each row. They are the same numbers."""
 
 import ctypes
+from functools import cache
 from typing import Any
 
 import torch
@@ -8,6 +9,15 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from regard.nn.native import library, recorded
+
+
+@cache
+def _functions() -> tuple[Any, Any]:
+    made: Any = library()
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    made.best.argtypes = [pointer, *[number] * 4, pointer, number, pointer, pointer, ctypes.c_int]
+    made.log_softmax.argtypes = [pointer, *[number] * 3, pointer, ctypes.c_int]
+    return made.best, made.log_softmax
 
 
 def serves(scores: Float[Tensor, "rows vocab"]) -> bool:
@@ -30,12 +40,9 @@ def best(
     rows, vocabulary = scores.shape
     if not 0 < count <= vocabulary:
         raise ValueError(f"count={count} of {vocabulary} tokens: choose 1 to all of them")
-    made: Any = library()
-    pointer, number = ctypes.c_void_p, ctypes.c_int64
-    made.best.argtypes = [pointer, *[number] * 4, pointer, number, pointer, pointer, ctypes.c_int]
     values = torch.empty(rows, count, dtype=torch.float64, device="cpu")
     ids = torch.empty(rows, count, dtype=torch.int64, device="cpu")
-    made.best(
+    _functions()[0](
         scores.data_ptr(), rows, scores.stride(0), vocabulary, count, hidden.data_ptr(), len(hidden),
         values.data_ptr(), ids.data_ptr(), torch.get_num_threads(),
     )  # fmt: skip
@@ -44,12 +51,9 @@ def best(
 
 def log_softmax(scores: Float[Tensor, "rows vocab"]) -> Float[Tensor, "rows vocab"]:
     """Of all tokens, in float32."""
-    made: Any = library()
-    pointer, number = ctypes.c_void_p, ctypes.c_int64
-    made.log_softmax.argtypes = [pointer, *[number] * 3, pointer, ctypes.c_int]
     rows, vocabulary = scores.shape
     values = torch.empty(rows, vocabulary, device="cpu")
-    made.log_softmax(
+    _functions()[1](
         scores.data_ptr(), rows, scores.stride(0), vocabulary, values.data_ptr(), torch.get_num_threads()
     )
     return values
