@@ -16,6 +16,7 @@ from rich.console import Console
 
 from regard.config import ConfigError
 from regard.disk import AGAIN, DiskFullError
+from regard.nn.memory import freed_memory_kept
 from regard.tasks.ahead import Ahead, sweep
 from regard.tasks.base.folder import WEIGHTS
 from regard.tasks.base.forecast import Forecast, timed
@@ -97,7 +98,8 @@ def fit(
         if check and not begun:
             _check(written, ranks, console, ahead)
         job = prepare(written, folder, ranks, console, begun=begun, ahead=ahead)
-        return train(job, folder, console, begun=begun)
+        with freed_memory_kept() if ranks.device.type == "cpu" else nullcontext():
+            return train(job, folder, console, begun=begun)
 
 
 @contextmanager
