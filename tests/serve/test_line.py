@@ -116,7 +116,7 @@ def test_no_burst_is_refused_for_how_slow_a_model_was(clock):
         clock.now += 2
         line.progressed(10)
         line.done(taken)
-    assert burst() == 64
+    assert burst() == 128
     while taken := line.take(10_000, wait=False):
         clock.now += 0.2
         line.progressed(20_000)
