@@ -93,8 +93,8 @@ def test_a_minute_of_ten_times_what_it_can_hold(models, record_property):
     codes = Counter(status for status, _ in found)
     refused = sorted(took for status, took in found if status == 429)
     answered = sorted(took for status, took in found if status == 200)
-    third = len(memory) // 3
-    before, after = statistics.median(memory[third : 2 * third]), statistics.median(memory[2 * third :])
+    third = len(memory) // 3  # it goes up and down by a tenth, as batches come and go: the highest counts
+    before, after = max(memory[: 2 * third]), max(memory[2 * third :])
     told = {
         "codes": dict(codes),
         "429, median and 99 %, ms": [
