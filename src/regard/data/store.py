@@ -33,6 +33,9 @@ FORMAT = 1
 FLUSH = 1 << 20
 """Numbers held in memory, for each column, while a store is built."""
 
+PATIENCE = 50
+"""How often a store is looked for that is being replaced by another process's, every 20 ms."""
+
 ABANDONED = 24 * 3600
 """Seconds without a write after which a half-built folder counts as left by a builder that was killed."""
 
@@ -148,7 +151,7 @@ def open_or_build(
     does not grow with the corpus. Processes may ask for the same store at once: each builds, one is kept."""
     folder = Path(folder).resolve()  # what a link leads to is replaced, not the link
     if _holds(folder, wanted, columns):
-        return Store(folder)
+        return _opened(folder)
     if not columns:
         raise StoreError(f"{folder}: a token store needs at least one column")
     if folder.exists() and (other := _foreign(folder)):
@@ -169,7 +172,28 @@ def open_or_build(
     finally:
         shutil.rmtree(building, ignore_errors=True)
     sweep(folder)
+    return _opened(folder)
+
+
+def _opened(folder: Path) -> Store:
+    """Another process may be putting its own in the place of this one, which is the same: for a moment there
+    is none."""
+    for _ in range(PATIENCE):
+        before = _inode(folder)
+        try:
+            return Store(folder)
+        except StoreError:
+            if before is not None and before == _inode(folder):
+                raise
+        time.sleep(0.02)
     return Store(folder)
+
+
+def _inode(folder: Path) -> int | None:
+    try:
+        return (folder / "store.json").stat().st_ino
+    except OSError:
+        return None
 
 
 def _foreign(folder: Path) -> str | None:
