@@ -33,6 +33,7 @@ docs: setup
 	$(BIN)/python docs/contents.py --write
 	$(BIN)/python docs/settings.py --write
 	$(BIN)/python docs/api.py --write
+	$(BIN)/python docs/scale.py --write
 	$(BIN)/zensical build --strict --clean
 
 pictures: setup

@@ -19,11 +19,13 @@ from regard.config import field_docs
 from regard.layout import Layout
 from regard.look.tracing import Trace
 from regard.meaning.index import Hit, Index
+from regard.meaning.mining import Mined, MiningConfig, mine
 from regard.nn.masks import Mask
 from regard.tasks.answering.answerer import Answered, AnswerSpan
 from regard.tasks.classification.classifier import Prediction
 from regard.tasks.embedding.embedder import WordVectors
 from regard.tasks.pretraining.filler import Candidate, Filled
+from regard.tasks.reranking.reranker import Ranked
 from regard.tasks.tagging.tagger import TaggedWords
 from regard.tasks.translation.result import Alternative, Translation
 
@@ -51,6 +53,7 @@ GROUPS: dict[str, tuple[str, list[Any]]] = {
     "Tagging": ("", ["Tagger", TaggedWords]),
     "Answering": ("", ["Answerer", Answered, AnswerSpan]),
     "Embedding and search": ("", ["Embedder", WordVectors, Index, Hit]),
+    "Reranking": ("", ["Reranker", Ranked, MiningConfig, Mined, mine]),
     "Language models": ("", ["Generator"]),
     "Decoding": ("Translators and generators take these settings.", ["DecodeConfig"]),
     "Looking inside": ("", ["trace", Trace]),

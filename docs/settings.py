@@ -21,7 +21,7 @@ INTRODUCTION = """# Every setting of a recipe
 
 Each task has its own tables: [translate](#task-translate), [pretrain](#task-pretrain),
 [classify](#task-classify), [tag](#task-tag), [answer](#task-answer), [embed](#task-embed),
-[language](#task-language).
+[rerank](#task-rerank), [language](#task-language).
 
 Written by `make docs` from the configurations in the source. A recipe (a TOML file) may set any of them; so
 may the prompt: `regard train recipe.toml model.layers=4`. What is not set gets the value given here or, where
@@ -36,6 +36,7 @@ TASKS = {
     "tag": "A tag for each word.",
     "answer": "Answers to questions: stretches of a text.",
     "embed": "Vectors that are near where texts mean the same, from pairs of such texts.",
+    "rerank": "Texts in order by how well they answer a query.",
     "language": "A language model, from plain text: it completes a prompt.",
 }
 

@@ -38,6 +38,11 @@ NAMES = [
 ]
 STORY = "On Monday, Ann Leeson met Bob in Rome."
 ANSWERS = [("Who met Bob?", "Ann Leeson"), ("Where did they meet?", "Rome"), ("When was it?", "Monday")]
+FOUND = [
+    ("The cat is on the mat.", "Where is the cat?"),
+    ("The dog sleeps.", "What does the dog do?"),
+    ("Bob met Ann in Rome.", "Whom did Bob meet?"),
+]
 TINY = {"preset": "tiny", "layers": 1, "d_model": 32, "heads": 2, "d_ff": 64, "dropout": 0.0}
 FAST = {"learning_rate": 5e-3, "warmup": 10, "schedule": "constant"}
 PLUGIN = """import regard
@@ -100,6 +105,12 @@ def make(folder: Path) -> None:
     squad = {"data": [{"title": "A story", "paragraphs": [asked]}]}
     (folder / "story.json").write_text(json.dumps(squad), encoding="utf-8")
     train(folder, "answers", 80, task="answer", data={"train": "story.json", "valid": "story.json"})
+    ranked = [
+        {"query": query, "positive": right, "negatives": [text for text, _ in FOUND if text != right]}
+        for right, query in FOUND
+    ]
+    write_lines(folder / "ranked.jsonl", [json.dumps(each) for each in ranked])
+    train(folder, "reranker", 80, task="rerank", data={"train": "ranked.jsonl", "valid": "ranked.jsonl"})
     masks = {"train": "letters.txt", "valid": "letters.txt"}
     train(folder, "bert", 60, task="pretrain", data=masks)
     verse = {"task": "language", "data": {"train": "verse.txt"}, "context": {"tokens": 64}}

@@ -13,12 +13,15 @@ from pathlib import Path
 
 def serve(place: str) -> None:
 
+    import regard.corpus.commands
     import regard.deploy.engine
     import regard.deploy.exchange
     import regard.look.explore
     import regard.look.plot_commands
     import regard.meaning.answers
     import regard.meaning.commands
+    import regard.meaning.evaluating
+    import regard.meaning.mining
     import regard.tasks.classification.commands
     import regard.tasks.embedding.commands
     import regard.tasks.embedding.train
@@ -27,6 +30,8 @@ def serve(place: str) -> None:
     import regard.tasks.language.train
     import regard.tasks.pretraining.commands
     import regard.tasks.pretraining.train
+    import regard.tasks.reranking.commands
+    import regard.tasks.reranking.train
     import regard.tasks.run
     import regard.tasks.tagging.train
     import regard.tasks.translation.train  # noqa: F401

@@ -199,6 +199,12 @@ SHOWN = {
     "docs/tasks/tagging.md": ["accuracy", "f1", "calibration error"],
     "docs/tasks/answering.md": ["exact", "f1", "letters.txt:"],
     "docs/tasks/embedding.md": ["cosine"],
+    "docs/tasks/reranking.md": [
+        "4 queries with 12 negatives",
+        "ndcg_at_10",
+        "every weight equal",
+        "reranked",
+    ],
     "docs/tasks/language.md": ['"prompt": "The river"', "bits per byte"],
 }
 """What the commands of a page print, among other things."""
@@ -216,7 +222,9 @@ MADE = {
         "flagged.csv",
     ],
     "docs/tasks/classification.md": ["errors.tsv", "sure.png", "figures.json"],
+    "docs/corpora.md": ["vectors/manifest.json", "tickets/part-000000.parquet", "pairs.tsv", "once.txt"],
     "docs/tasks/embedding.md": ["letters.npy"],
+    "docs/tasks/reranking.md": ["found.trec"],
     "docs/tasks/language.md": ["runs/gpt2/model.safetensors"],
     "docs/trace.md": ["heads.png", "runs/pruned/model.safetensors"],
 }

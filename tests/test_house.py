@@ -22,6 +22,7 @@ LAYERS = [
     {"bench", "lab", "machine"},
     {"serve"},
     {"look"},
+    {"corpus"},
     {"deploy", "meaning"},
     {"tasks"},
     {"memory"},

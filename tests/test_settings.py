@@ -39,6 +39,9 @@ ROOTS: dict[str, type] = {
 NO_SETTINGS = {
     "regard.bench.results.Report": "what a benchmark found",
     "regard.bench.results.Row": "what a benchmark found",
+    "regard.corpus.reading.Asked": "options of regard corpus; tests/corpus",
+    "regard.corpus.running.CorpusSettings": "options of regard corpus; tests/corpus",
+    "regard.corpus.work.Job": "what a worker is told",
     "regard.documents.base.Result": "a segment's translation",
     "regard.documents.base.Segment": "what is translated at once",
     "regard.documents.registry.FormatSpec": "a part that is registered",
@@ -49,13 +52,19 @@ NO_SETTINGS = {
             *("strings.Arb", "strings.Json", "subtitles.Subtitle", "values.Strings"),
         )
     },
+    "regard.text.conventions.Conventions": "what a folder says of its texts; tests/hub/test_llama.py",
     "regard.memory.files.ImportSettings": "options of regard memory import; tests/memory",
     "regard.memory.glossary.GlossarySettings": "how a glossary's file is read; tests/memory",
     "regard.hub.generation.Search": "what a folder says of its search",
     "regard.tasks.translation.confidence.Calibration": "what a model has learned of its confidence",
     "regard.tasks.translation.document_files.DocumentOptions": "options of a command; tests/documents",
     "regard.text.flags.FlagSettings": "bounds of flags; tests/text/test_flags.py",
-    "regard.hub.families.Family": "the names that a family of Hugging Face's has, one table for each",
+    "regard.hub.names.Family": "the names that a family of Hugging Face's has, one table for each",
+    **{
+        f"regard.hub.family.{kind}Family": "what a family of Hugging Face's says of itself"
+        for kind in ("Encoder", "Decoder", "Translator")
+    },
+    "regard.hub.vocabularies.Vocabulary": "what a family says of its tokenizer",
     "regard.hub.folder.Checkpoint": "what a folder holds",
     "regard.hub.folder.DecoderCheckpoint": "what a folder holds",
     "regard.hub.translators.TranslatorCheckpoint": "what a folder holds",
@@ -75,6 +84,11 @@ NO_SETTINGS = {
     "regard.settings.shape.Shape": "the words that the shapes of all tasks share, which have the cases",
     "regard.nn.attention.Score": "a part that is registered",
     "regard.nn.positions.Positions": "a part that is registered",
+    "regard.meaning.mining.MiningConfig": "options of regard mine-negatives; tests/meaning",
+    "regard.tasks.base.bulk.BulkSpec": "a part that a task has",
+    "regard.train.scaling.Cluster": "GPUs that are planned for; tests/train/test_scaling.py",
+    "regard.train.scaling.Memory": "what is planned",
+    "regard.train.scaling.Scaled": "what is planned",
     "regard.tasks.base.job.Job": "what a task hands to the trainer: made of settings, none itself",
     "regard.tasks.base.measures.Metric": "a part that is registered",
     "regard.tasks.base.task.EvaluateOptions": "options of a command; tests/tasks hold them",
@@ -91,7 +105,17 @@ NO_SETTINGS = {
 """Frozen, keyword-only dataclasses that nobody sets, and what they are."""
 
 EXCEPTIONS = {
+    **{
+        f"TrainConfig.{name}": "where weights lie; losses stay: tests/train/test_sharded.py"
+        for name in ("fsdp", "cpu_offload", "activation_checkpointing")
+    },
     "TrainConfig.workers": "threads for a GPU, and what they make is the same: tests/train/test_on_cuda.py",
+    **dict.fromkeys(
+        ("EmbedConfig.prompts", "EmbedConfig.default_prompt"),
+        "what an embedder sets before texts, not the model: tests/hub/test_sentences.py",
+    ),
+    "PromptConfig.name": "a part of EmbedConfig.prompts",
+    "PromptConfig.text": "a part of EmbedConfig.prompts",
     "TagConfig.words": "a note that the tagger reads, not the model: see head.words, in valid",
 }
 """Settings without a case, and why."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from regard.tasks.language.generator import Generator as Generator
     from regard.tasks.load import load as load
     from regard.tasks.pretraining.filler import Filler as Filler
+    from regard.tasks.reranking.reranker import Reranker as Reranker
     from regard.tasks.run import fit as fit
     from regard.tasks.tagging.tagger import Tagger as Tagger
     from regard.tasks.translation.translator import Translator as Translator
@@ -50,6 +51,7 @@ _HOMES = {
     "Metric": "tasks.base.measures",
     "Positions": "nn.positions",
     "Predictor": "tasks.base.predictor",
+    "Reranker": "tasks.reranking.reranker",
     "Score": "nn.attention",
     "Tagger": "tasks.tagging.tagger",
     "Task": "tasks.base.task",
@@ -75,6 +77,7 @@ __all__ = [
     "Metric",
     "Positions",
     "Predictor",
+    "Reranker",
     "Score",
     "Tagger",
     "Task",

@@ -46,10 +46,11 @@ def full_disk(path: Path | str) -> Iterator[None]:
         raise DiskFullError(path, why) from error
 
 
-def replace(path: Path, save: Callable[[Path], object]) -> None:
-    """Have `save(partial)` write a file, then put it in the place of `path`, in one move."""
+def replace(path: Path, save: Callable[[Path], object], *, partial: Path | None = None) -> None:
+    """Have `save(partial)` write a file, then put it in the place of `path`, in one move. Where several
+    processes may write the same file, each needs a `partial` of its own, on the same disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.partial")
+    partial = partial or path.with_name(f"{path.name}.partial")
     try:
         with full_disk(path):
             save(partial)
@@ -61,7 +62,7 @@ def replace(path: Path, save: Callable[[Path], object]) -> None:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def _umask() -> int:
@@ -70,7 +71,7 @@ def _umask() -> int:
     return mask
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """The new name is on the disk only when its folder is. Windows opens no folders."""
     if not hasattr(os, "O_DIRECTORY"):
         return

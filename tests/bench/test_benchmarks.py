@@ -11,6 +11,7 @@ import torch
 from rich.console import Console
 
 from regard.bench import (
+    corpus,
     documents,
     embedding,
     encoder,
@@ -19,6 +20,7 @@ from regard.bench import (
     generation_cuda,
     looking,
     memory,
+    sharding,
     training,
 )
 from regard.bench.commands import BENCHMARKS, benchmark
@@ -27,6 +29,7 @@ from regard.documents.registry import open_document
 from regard.settings.models import EmbedConfig
 from regard.settings.network import AttentionConfig, FeedForwardConfig, TransformerConfig
 from regard.tasks.embedding.embedder import Embedder
+from regard.train.ranks import Ranks
 from tests.documents.standin import StandIn, same
 from tests.tasks.encoders import toys
 
@@ -38,7 +41,7 @@ def test_every_benchmark_has_a_title_and_can_be_measured(name):
     assert callable(module.measure)
 
 
-@pytest.mark.parametrize("module", [training, generation_cuda, feeding])
+@pytest.mark.parametrize("module", [training, generation_cuda, feeding, sharding])
 def test_without_a_gpu_nothing_is_measured_and_that_is_said(module, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     out = io.StringIO()
@@ -46,7 +49,7 @@ def test_without_a_gpu_nothing_is_measured_and_that_is_said(module, monkeypatch)
     assert "no NVIDIA GPU on this machine" in out.getvalue()
 
 
-@pytest.mark.parametrize("module", [embedding, looking])
+@pytest.mark.parametrize("module", [corpus, embedding, looking])
 def test_without_the_weights_nothing_is_measured_and_the_package_is_said(module, monkeypatch):
     monkeypatch.setattr(module, "minilm", lambda: None)
     out = io.StringIO()
@@ -192,3 +195,47 @@ def test_documents_are_compared_with_their_sentences(monkeypatch):
     rows = documents.compare(task)
     assert [row.setting for row in rows] == [*documents.FILES]
     assert sorted({*task.translator.read}) == sorted(texts)
+
+
+def test_a_model_that_is_cut_has_the_losses_of_the_whole_one():
+    """As on a GPU, with a shape that is small."""
+    config = sharding.shape(layers=2, d_model=64, heads=2, vocabulary=100)
+    given = sharding.batches(2, 2, 16, 100)
+    alone = Ranks(rank=0, count=1, device=torch.device("cpu"))
+    try:
+        both = [sharding.losses(sharding.made(config, alone, cut=cut), given, 5) for cut in (False, True)]
+    finally:
+        torch.distributed.destroy_process_group()
+    assert sharding.check_same(*both) < 1e-3
+    with pytest.raises(BenchError, match="losses of both differ by 1"):
+        sharding.check_same([3.0], [2.0])
+
+
+def test_the_shape_is_that_of_the_large_gpt2():
+    work = sharding.workload(sharding.shape(), 16_384)
+    assert work.parameters == 774_030_080
+
+
+def test_a_corpus_is_timed_only_if_its_vectors_are_those_of_the_whole(tmp_path, monkeypatch):
+    whole = np.arange(30, dtype=np.float32).reshape(10, 3)
+
+    def command(*given):
+        if given[0] == "embed":
+            np.save(tmp_path / "whole.npy", whole)
+        else:
+            given[3].mkdir(exist_ok=True)
+            for number, start in enumerate(range(0, 10, 4)):
+                np.save(given[3] / f"part-{number:06d}.npy", whole[start : start + 4])
+        return 2.0
+
+    monkeypatch.setattr(corpus, "command", command)
+    found = [*corpus.rows(tmp_path / "model", tmp_path, 10)]
+    assert [row.setting for row in found] == ["local, 2 workers", "ray, 2 workers"]
+    assert found[0].ours == found[0].theirs == 5
+    np.save(tmp_path / "local" / "part-000001.npy", whole[4:8] + 1)
+    with pytest.raises(BenchError, match=r"part-000001\.npy has other vectors"):
+        corpus.check_same(tmp_path / "whole.npy", tmp_path / "local")
+    (tmp_path / "local" / "part-000001.npy").unlink()
+    (tmp_path / "local" / "part-000002.npy").unlink()
+    with pytest.raises(BenchError, match="4 vectors for 10 sentences"):
+        corpus.check_same(tmp_path / "whole.npy", tmp_path / "local")

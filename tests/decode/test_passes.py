@@ -81,8 +81,8 @@ def model(make=pack, positions: str = "sinusoidal", **settings) -> Seq2Seq:
 def both(own: Seq2Seq, kept: torch.dtype = torch.float32) -> tuple[BeamGroups, BeamGroups]:
     """By one call, and layer by layer."""
     quick, slow = BeamGroups(own, kept=kept), BeamGroups(own, kept=kept)
-    assert quick._passes is not None
-    slow._passes = None
+    assert quick.passes is not None
+    slow.passes = None
     return quick, slow
 
 
@@ -198,7 +198,7 @@ def test_other_compilers_and_registers_make_the_same_of_it(made_by, tmp_path, mo
     for part in (attention, best, linear, native):
         monkeypatch.setattr(part, "library", lambda: made)
     groups = BeamGroups(pack(plain))
-    assert groups._passes is not None
+    assert groups.passes is not None
     for found, theirs in zip(walked(groups, 7), expected, strict=True):
         assert_close(found, theirs, atol=3e-5, rtol=1e-5)
     scores, never = torch.randn(9, 1003), torch.tensor([4, 9])
@@ -223,7 +223,7 @@ def test_other_compilers_and_registers_make_the_same_of_it(made_by, tmp_path, mo
 )
 def test_what_has_no_counterpart_in_c_goes_layer_by_layer(settings):
     groups = BeamGroups(model(**settings))
-    assert groups._passes is None
+    assert groups.passes is None
     assert len(walked(groups, 4)) == 16
 
 
@@ -328,7 +328,7 @@ def test_another_number_of_rows_is_refused():
     groups.prefill(torch.tensor([START]), Layout.of([1]), state)
     state.ask_step()
     with pytest.raises(ValueError, match="1 rows of 32 numbers are asked for"):
-        groups._passes.through(torch.zeros(2, 32), [state.asking.search])
+        groups.passes.through(torch.zeros(2, 32), [state.asking.search])
 
 
 @pytest.mark.parametrize("method", ["beam", "greedy"])

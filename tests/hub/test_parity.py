@@ -8,9 +8,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
-from regard.hub import HubError, HubWarning, head_kind, is_foreign, read_folder
+from regard.hub import HubError, HubWarning, head_kind, is_foreign, read_folder, write_folder
 from regard.settings.models import ClassifyConfig, EmbedConfig, MaskedConfig, SpanConfig, TagConfig
-from tests.hub.toys import CASES, HEADS, PAIRS, TEXTS, batch, build, headed, save, scores_of, toy
+from tests.hub.toys import CASES, HEADS, PADS, PAIRS, TEXTS, batch, build, headed, save, scores_of, toy
 
 TIGHT = {"rtol": 1e-5, "atol": 1e-5}
 ROWS = [[2, 7, 9, 5, 3], [2, 3], [2, 20, 21, 22, 6, 8, 11, 3]]
@@ -59,7 +59,7 @@ def test_scores_and_states_are_theirs(hf, tmp_path, family, head):
     model = build(hf, family, head)
     checkpoint = read_folder(save(model, tmp_path))
     mine = headed(checkpoint)
-    padded, packed, layout = batch(ROWS, pad=1 if family == "roberta" else 0)
+    padded, packed, layout = batch(ROWS, pad=PADS.get(family, 1))
     assert isinstance(checkpoint.config.head, KINDS[head])
     assert checkpoint.fresh == ()
     assert_close(ours(mine, packed, layout), theirs(model, padded, layout), **TIGHT)
@@ -78,23 +78,22 @@ def test_the_next_sentence_is_theirs(hf, tmp_path):
 @pytest.mark.parametrize("activation", ["gelu_new", "gelu_pytorch_tanh", "relu"])
 @pytest.mark.parametrize("family", HEADS)
 def test_activations_are_theirs(hf, tmp_path, family, activation):
-    key = "activation" if family == "distilbert" else "hidden_act"
+    key = {"distilbert": "activation", "modernbert": "classifier_activation"}.get(family, "hidden_act")
     model = build(hf, family, "ForMaskedLM", **{key: activation})
     mine = headed(read_folder(save(model, tmp_path)))
-    padded, packed, layout = batch(ROWS, pad=1 if family == "roberta" else 0)
+    padded, packed, layout = batch(ROWS, pad=PADS.get(family, 1))
     assert_close(mine(packed, layout), theirs(model, padded, layout), **TIGHT)
 
 
 @pytest.mark.parametrize("family", HEADS)
 def test_training_without_dropout_has_their_gradients(hf, tmp_path, family):
-    none = (
-        {"dropout": 0.0, "attention_dropout": 0.0, "seq_classif_dropout": 0.0}
-        if family == "distilbert"
-        else {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    )
+    none = {
+        "distilbert": {"dropout": 0.0, "attention_dropout": 0.0, "seq_classif_dropout": 0.0},
+        "modernbert": {},
+    }.get(family, {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0})
     model = build(hf, family, "ForSequenceClassification", **none).train()
     mine = headed(read_folder(save(model, tmp_path))).train()
-    padded, packed, layout = batch(ROWS, pad=1 if family == "roberta" else 0)
+    padded, packed, layout = batch(ROWS, pad=PADS.get(family, 1))
     labels = torch.tensor([0, 2, 1])
     loss = torch.nn.functional.cross_entropy(mine(packed, layout), labels)
     output = model(**padded, labels=labels)
@@ -102,16 +101,26 @@ def test_training_without_dropout_has_their_gradients(hf, tmp_path, family):
     loss.backward()
     output.loss.backward()
     table = dict(model.named_parameters())
+    prefix = model.base_model_prefix
     found = {name: parameter.grad for name, parameter in mine.named_parameters()}
-    embedding = table[f"{family}.embeddings.word_embeddings.weight"].grad
+    words = "tok_embeddings" if family == "modernbert" else "word_embeddings"
+    embedding = table[f"{prefix}.embeddings.{words}.weight"].grad
     assert_close(found["encoder.embedding.tokens.weight"], embedding, **TIGHT)
+    if family == "modernbert":
+        for layer in range(4):
+            expected = table[f"{prefix}.layers.{layer}.attn.Wqkv.weight"].grad
+            assert_close(found[f"encoder.body.layers.{layer}.attention.project.weight"], expected, **TIGHT)
+        return
     stem = "transformer" if family == "distilbert" else "encoder"
-    parts = (
-        ["q_lin", "k_lin", "v_lin"] if family == "distilbert" else ["self.query", "self.key", "self.value"]
+    parts = {"distilbert": ["q_lin", "k_lin", "v_lin"], "mpnet": ["attn.q", "attn.k", "attn.v"]}.get(
+        family, ["self.query", "self.key", "self.value"]
     )
-    layer = f"{family}.{stem}.layer.0.attention"
+    layer = f"{prefix}.{stem}.layer.0.attention"
     expected = torch.cat([table[f"{layer}.{part}.weight"].grad for part in parts])
     assert_close(found["encoder.body.layers.0.attention.project.weight"], expected, **TIGHT)
+    if family == "mpnet":
+        shared = table[f"{prefix}.encoder.relative_attention_bias.weight"].grad
+        assert_close(found["encoder.body.layers.0.attention.bias.table.weight"], shared, **TIGHT)
 
 
 def test_pairs_have_their_segments(hf, tmp_path):
@@ -144,16 +153,6 @@ def test_positions_that_were_sinusoids_are_a_table_like_others(hf, tmp_path):
     mine = headed(read_folder(save(model, tmp_path)))
     padded, packed, layout = batch(ROWS, pad=0)
     assert_close(mine.states(packed, layout), theirs(model, padded, layout), **TIGHT)
-
-
-def test_xlm_roberta_is_roberta(hf, tmp_path):
-    model = build(hf, "roberta", "ForMaskedLM")
-    save(model, tmp_path)
-    change(tmp_path, model_type="xlm-roberta", architectures=["XLMRobertaForMaskedLM"])
-    theirs_again = hf.AutoModelForMaskedLM.from_pretrained(tmp_path).eval()
-    padded, packed, layout = batch(ROWS, pad=1)
-    mine = headed(read_folder(tmp_path))
-    assert_close(mine(packed, layout), theirs(theirs_again, padded, layout), **TIGHT)
 
 
 def change(folder, **facts):
@@ -306,3 +305,72 @@ def test_a_folder_is_foreign_by_its_configuration(hf, tmp_path):
     assert not is_foreign(tmp_path)
     (tmp_path / "config.json").write_text("{")
     assert not is_foreign(tmp_path)
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_modernbert_classifies_by_either_pool(hf, tmp_path, pooling):
+    model = build(hf, "modernbert", "ForSequenceClassification", classifier_pooling=pooling)
+    mine = headed(read_folder(save(model, tmp_path)))
+    padded, packed, layout = batch(ROWS, pad=0)
+    assert_close(mine(packed, layout), theirs(model, padded, layout), **TIGHT)
+    write_folder(read_folder(tmp_path), tmp_path / "after")
+    facts = json.loads((tmp_path / "after" / "config.json").read_text())
+    assert facts["classifier_pooling"] == pooling
+
+
+def test_modernbert_as_it_was_published_tells_bases_and_layers_by_numbers(hf, tmp_path):
+    model = build(hf, "modernbert", "Model")
+    expected = read_folder(save(model, tmp_path)).config
+    told = {"global_attn_every_n_layers": 3, "global_rope_theta": 160000.0, "local_rope_theta": 10000.0}
+    change(tmp_path, layer_types=None, rope_parameters=None, **told)
+    assert read_folder(tmp_path).config == expected
+    positions, body = expected.encoder.positions, expected.encoder.body
+    assert (positions.base, positions.local_base) == (160000.0, 10000.0)
+    assert (body.window, body.global_every, body.global_first) == (3, 3, 1)
+    change(tmp_path, global_attn_every_n_layers=1)
+    body = read_folder(tmp_path).config.encoder.body
+    assert (body.window, body.global_every) == (None, 0)
+
+
+def test_long_texts_see_as_far_as_modernberts_windows(hf, tmp_path):
+    settings = {"num_hidden_layers": 7, "local_attention": 10, "max_position_embeddings": 128}
+    model = build(hf, "modernbert", "Model", **settings)
+    mine = headed(read_folder(save(model, tmp_path)))
+    rows = [torch.randint(5, 20, (length,)).tolist() for length in (100, 37, 5)]
+    padded, packed, layout = batch(rows, pad=0)
+    with torch.no_grad():
+        assert_close(mine.states(packed, layout), theirs(model, padded, layout), **TIGHT)
+
+
+@pytest.mark.parametrize(
+    ("family", "facts", "message"),
+    [
+        ("modernbert", {"norm_bias": True}, "norm_bias=True is not supported, only False"),
+        ("modernbert", {"attention_bias": True}, "attention_bias=True"),
+        ("modernbert", {"mlp_bias": True}, "mlp_bias=True"),
+        ("modernbert", {"decoder_bias": False}, "decoder_bias=False"),
+        ("modernbert", {"hidden_activation": "silu"}, "hidden_activation='silu'"),
+        ("modernbert", {"layer_types": ["sliding_attention"] * 4}, "layer_types="),
+        ("modernbert", {"layer_types": ["full_attention"]}, "layer_types="),
+        (
+            "modernbert",
+            {"rope_parameters": {"full_attention": {"rope_type": "yarn", "rope_theta": 1e4}}},
+            "rope_parameters=.*only the type 'default'",
+        ),
+        ("modernbert", {"classifier_activation": "swish"}, "classifier_activation='swish'"),
+        ("modernbert", {"some_other_attention": 4}, "some_other_attention=4 is not known"),
+        ("mpnet", {"relative_attention_num_buckets": 30}, "buckets=30 must be a multiple of 4"),
+        ("mpnet", {"relative_attention_num_buckets": 0}, "relative_attention_num_buckets=0"),
+        ("mpnet", {"relative_attention_num_buckets": 16}, "relative_attention_bias.weight is"),
+        ("mpnet", {"type_vocab_size": 2}, "type_vocab_size=2 is not known"),
+        ("xlm-roberta", {"position_embedding_type": "relative_key"}, "position_embedding_type"),
+        ("camembert", {"is_decoder": True}, "is_decoder=True"),
+    ],
+)
+def test_what_is_almost_of_a_family_is_refused_by_the_name_of_the_setting(
+    hf, tmp_path, family, facts, message
+):
+    toy(hf, tmp_path, family, "ForMaskedLM")
+    change(tmp_path, **facts)
+    with pytest.raises(HubError, match=message):
+        read_folder(tmp_path)

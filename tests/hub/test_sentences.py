@@ -3,11 +3,15 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.hub import HubError, HubWarning, is_foreign, read_folder, write_folder
+import regard
+from regard.deploy.exchange import export_model, import_model
+from regard.hub import HubError, is_foreign, read_folder, write_folder
+from regard.meaning.corpus import open_corpus
 from regard.settings.models import EmbedConfig, PoolConfig
 from tests.hub.toys import batch, headed, toy
 
@@ -134,10 +138,102 @@ def test_lower_case_comes_before_a_cased_tokenizer(st, folder):
     assert_close(vectors(read_folder(folder), texts), expected, **TIGHT)
 
 
-def test_prompts_are_told_of(folder):
+PROMPTS = {"query": "the cat: ", "passage": "a dog, ", "document": ""}
+
+
+def test_prompts_are_set_before_texts_as_there(st, folder):
+    prompts = {"prompts": PROMPTS, "default_prompt_name": "passage"}
+    write(folder / "config_sentence_transformers.json", prompts)
+    write(
+        folder / "tokenizer_config.json", {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    )
+    theirs = st.SentenceTransformer(str(folder), device="cpu")
+    mine = regard.load(folder, regard.Embedder, device="cpu")
+    texts = ["A cat sat on a mat.", "dogs ran"]
+    for name in (None, "query", "passage"):
+        expected = theirs.encode(texts, prompt_name=name)
+        assert_close(torch.from_numpy(mine.embed(texts, prompt=name)), torch.from_numpy(expected), **TIGHT)
+    plain = torch.from_numpy(theirs.encode(texts, prompt=""))
+    assert_close(torch.from_numpy(mine.embed(texts, prompt="")), plain, **TIGHT)
+    assert_close(torch.from_numpy(mine.embed(texts[0], prompt="")), plain[0], **TIGHT)
+    assert not torch.allclose(torch.from_numpy(mine.embed(texts)), plain, **TIGHT)
+    queries = torch.from_numpy(theirs.encode_query(texts))
+    assert_close(torch.from_numpy(mine.embed(texts, prompt=mine.prompt_of("query"))), queries, **TIGHT)
+    assert mine.prompt_of("passage") == "passage"  # an empty prompt is none
+    with pytest.raises(ValueError, match="'answer' is no prompt of this model: it has query, passage"):
+        mine.embed(texts, prompt="answer")
+
+
+def test_an_embedder_of_many_languages_is_as_there(st, hf, tmp_path):
+    """As multilingual E5 and bge-m3 are made: XLM-RoBERTa, the first token, length 1, and prompts."""
+    toy(hf, tmp_path, "xlm-roberta")
+    write(tmp_path / "modules.json", modules("Transformer", "Pooling", "Normalize"))
+    write(tmp_path / "1_Pooling" / "config.json", {"pooling_mode": "cls", "embedding_dimension": 32})
+    write(
+        tmp_path / "config_sentence_transformers.json", {"prompts": {"query": "a cat: ", "passage": "dog "}}
+    )
+    names = {"pad_token": "<pad>", "cls_token": "<s>", "sep_token": "</s>", "unk_token": "<unk>"}
+    write(tmp_path / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", **names})
+    theirs = st.SentenceTransformer(str(tmp_path), device="cpu")
+    mine = regard.load(tmp_path, regard.Embedder, device="cpu")
+    texts = ["the cat sat on a mat", "dogs", "to it, and a dog"]
+    for side in ("query", "passage"):
+        found, expected = (
+            mine.embed(texts, prompt=mine.prompt_of(side)),
+            theirs.encode(texts, prompt_name=side),
+        )
+        assert_close(torch.from_numpy(found), torch.from_numpy(expected), **TIGHT)
+    assert_close(torch.from_numpy(mine.embed(texts)).norm(dim=1), torch.ones(3))
+
+
+def test_prompts_survive_a_round_trip(folder, tmp_path_factory, console):
+    prompts = {"prompts": PROMPTS, "default_prompt_name": "query"}
+    write(folder / "config_sentence_transformers.json", prompts)
+    there = tmp_path_factory.mktemp("there")
+    import_model(folder, there / "ours", console=console)
+    export_model(there / "ours", there / "back", console=console)
+    found = json.loads((there / "back" / "config_sentence_transformers.json").read_text())
+    assert found["prompts"] == {name: text for name, text in PROMPTS.items() if text}
+    assert found["default_prompt_name"] == "query"
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("config_sentence_transformers.json", {"prompts": ["query: "]}, "must be a table of texts"),
+        ("config_sentence_transformers.json", {"prompts": {"query": 3}}, "must be a table of texts"),
+        ("config_sentence_transformers.json", {"prompts": {}, "default_prompt_name": "x"}, "'x' is none of"),
+        ("1_Pooling/config.json", {"pooling_mode": "mean", "include_prompt": False}, "include_prompt=False"),
+    ],
+)
+def test_prompts_that_cannot_be_meant_are_refused(folder, file, content, message):
     write(folder / "config_sentence_transformers.json", {"prompts": {"query": "query: "}})
-    with pytest.warns(HubWarning, match="query: "):
+    write(folder / file, content)
+    with pytest.raises(HubError, match=message):
         read_folder(folder)
+
+
+def test_search_sets_the_prompts_of_queries_and_of_passages(folder, tmp_path_factory):
+    write(folder / "config_sentence_transformers.json", {"prompts": PROMPTS})
+    corpus = tmp_path_factory.mktemp("corpus") / "corpus.txt"
+    corpus.write_text("The dog ran.\na mat\nThe cat sat on it.\n")
+    embedder = regard.load(folder, regard.Embedder, device="cpu")
+
+    def scores(**prompts):
+        found = open_corpus(folder, corpus, device="cpu", **prompts).search(["a cat"], 3)
+        return sorted((hit.row, hit.score) for hit in found[0])
+
+    def expected(query, passage):
+        lines = corpus.read_text().splitlines()
+        left, right = embedder.embed("a cat", prompt=query), embedder.embed(lines, prompt=passage)
+        cosines = right @ left / np.linalg.norm(right, axis=1) / np.linalg.norm(left)
+        return [(row, pytest.approx(float(cosine), abs=1e-5)) for row, cosine in enumerate(cosines)]
+
+    assert scores() == expected("query", "passage")
+    assert scores(prompt="", passage_prompt="") == expected("", "")
+    assert scores(passage_prompt="query") == expected("query", "query")
+    with pytest.raises(ValueError, match="'x' is no prompt"):
+        scores(prompt="x")
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ def test_a_published_tokenizer_cuts_as_there(hf):
     from regard.hub.families import MARIAN
     from regard.hub.pieces import read_pieces
 
-    mine = read_pieces(REAL, MARIAN, (54688, 54688)).tokenizer
+    mine = read_pieces(REAL, MARIAN.pieces, (54688, 54688)).tokenizer
     theirs = tokenizer_of(hf, "MarianTokenizer", REAL)
     many = [
         *TEXTS,

@@ -5,7 +5,9 @@ import json
 import pytest
 
 from regard.hub import HubError, read_folder
-from tests.hub.toys import TEXTS, WORDS, byte_pairs, toy
+from tests.hub.marians import ENGLISH, GERMAN, spm
+from tests.hub.marians import TEXTS as SPELLED
+from tests.hub.toys import STEMS, TEXTS, WORDS, byte_pairs, toy
 
 HARD = [*TEXTS, "The CAT, cát! 貓 on-a mat\t\x00 dógs  .", "", "aa" * 200, "a \u200b mat"]
 MORE = ["CAT", "The", "cát", "貓", "-", "dóg"]
@@ -86,4 +88,40 @@ def test_vocabularies_that_lack_something_are_refused(hf, tmp_path, file, conten
     plain(tmp_path)
     (tmp_path / file).write_text(content)
     with pytest.raises(HubError, match=message):
+        read_folder(tmp_path)
+
+
+@pytest.mark.parametrize("family", ["xlm-roberta", "camembert"])
+def test_a_lone_sentencepiece_model_is_numbered_as_fairseq_does(hf, tmp_path, family):
+    toy(hf, tmp_path, family)
+    (tmp_path / "tokenizer.json").unlink()
+    (tmp_path / "sentencepiece.bpe.model").write_bytes(spm((*ENGLISH, *GERMAN), 120))
+    checkpoint = read_folder(tmp_path)
+    there = getattr(hf, f"{STEMS[family]}Tokenizer").from_pretrained(tmp_path)
+    assert there.get_vocab() == dict(checkpoint.tokenizer.vocabulary)
+    texts = [text for text in SPELLED if not any(token in text for token in there.all_special_tokens)]
+    assert len(texts) > 10
+    assert checkpoint.tokenizer.encode_batch(texts, template="cls") == there(texts)["input_ids"]
+    ids, _ = checkpoint.tokenizer.encode_pairs(ENGLISH, GERMAN)
+    assert ids == there(ENGLISH, GERMAN)["input_ids"]
+    masked = checkpoint.tokenizer.encode("The <mask> sat.", template="cls", specials_in_text=True)
+    assert list(masked.ids) == there("The <mask> sat.")["input_ids"]
+    assert checkpoint.tokenizer.ids.pad == there.pad_token_id == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "no pieces"),
+        (b"\x0a\xff\x01x", "cut short"),
+        (b"\xff" * 40, "no SentencePiece model"),
+        (None, "of the kind bpe"),
+    ],
+)
+def test_a_file_that_is_no_such_model_is_told(hf, tmp_path, content, words):
+    toy(hf, tmp_path, "xlm-roberta")
+    (tmp_path / "tokenizer.json").unlink()
+    content = spm(tuple(ENGLISH), 60, "bpe") if content is None else content
+    (tmp_path / "sentencepiece.bpe.model").write_bytes(content)
+    with pytest.raises(HubError, match=rf"sentencepiece\.bpe\.model.*{words}"):
         read_folder(tmp_path)

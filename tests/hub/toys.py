@@ -32,25 +32,44 @@ WORDS = [
 TEXTS = ["The cat sat on a mat.", "dogs ran!", "a", "The dog and the cat ran towards it, and sat."]
 PAIRS = [("the cat sat", "a dog ran towards it."), ("dogs", "cats, cats!"), ("a mat", "on the mat")]
 
-HEADS = {
-    "bert": ["Model", "ForMaskedLM", "ForPreTraining"],
-    "roberta": ["Model", "ForMaskedLM"],
-    "distilbert": ["Model", "ForMaskedLM"],
+STEMS = {
+    "bert": "Bert",
+    "roberta": "Roberta",
+    "distilbert": "DistilBert",
+    "xlm-roberta": "XLMRoberta",
+    "camembert": "Camembert",
+    "mpnet": "MPNet",
+    "modernbert": "ModernBert",
 }
-for _every in HEADS.values():
-    _every += ["ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering"]
-STEMS = {"bert": "Bert", "roberta": "Roberta", "distilbert": "DistilBert"}
+HEADS = {
+    family: [
+        "Model",
+        "ForMaskedLM",
+        *(["ForPreTraining"] if family == "bert" else []),
+        "ForSequenceClassification",
+        "ForTokenClassification",
+        "ForQuestionAnswering",
+    ]
+    for family in STEMS
+}
+PADS = {"bert": 0, "distilbert": 0, "modernbert": 0}
+"""The id of the pad token, where it is not 1: positions are counted from behind it."""
 CASES = [(family, head) for family, heads in HEADS.items() for head in heads]
 
 
-def word_pieces() -> tokenizers.Tokenizer:
+def word_pieces(family: str = "bert") -> tokenizers.Tokenizer:
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    if family == "mpnet":
+        specials = ["<s>", "<pad>", "</s>", "[UNK]", "<mask>"]
     vocabulary = {token: id for id, token in enumerate([*specials, *WORDS])}
     tokenizer = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece(prefix="##")
     tokenizer.add_special_tokens([AddedToken(token, special=True) for token in specials])
+    if family == "mpnet":
+        tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), True, False)
+        return tokenizer
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS]:0 $A:0 [SEP]:0",
         pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
@@ -72,6 +91,36 @@ def byte_pairs() -> tokenizers.Tokenizer:
     return tokenizer
 
 
+def unigrams(family: str) -> tokenizers.Tokenizer:
+    """Pieces of a SentencePiece model, numbered as fairseq does it."""
+    first = ["<s>", "<pad>", "</s>", "<unk>"]
+    if family == "camembert":
+        first = ["<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED", "<s>", "</s>"]
+    pieces = ["▁", *(f"▁{word}" for word in WORDS if word.isalpha()), *sorted({*"".join(WORDS)})]
+    scores = [(piece, 0.0) for piece in first] + [(piece, -float(len(piece) < 3) - 1) for piece in pieces]
+    tokenizer = tokenizers.Tokenizer(models.Unigram([*scores, ("<mask>", 0.0)], first.index("<unk>"), False))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in ("<s>", "</s>", "<pad>")])
+    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in ("<unk>", "<mask>")])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>",
+        pair="<s> $A </s> </s> $B </s>",
+        special_tokens=[("<s>", first.index("<s>")), ("</s>", first.index("</s>"))],
+    )
+    return tokenizer
+
+
+def tokenizer_of(family: str) -> tokenizers.Tokenizer:
+    match family:
+        case "roberta":
+            return byte_pairs()
+        case "xlm-roberta" | "camembert":
+            return unigrams(family)
+        case _:
+            return word_pieces(family)
+
+
 def build(hf: ModuleType, family: str, head: str, **settings):
     """A tiny model with weights far from their first values, biases and norms too, in eval mode."""
     sizes = {"vocab_size": 300, "max_position_embeddings": 64, "num_labels": 3}
@@ -84,7 +133,11 @@ def build(hf: ModuleType, family: str, head: str, **settings):
             "num_attention_heads": 4,
             "intermediate_size": 48,
         }
-        sizes |= {"type_vocab_size": 1, "layer_norm_eps": 1e-5} if family == "roberta" else {}
+        if family == "modernbert":
+            sizes |= {"num_hidden_layers": 4, "local_attention": 6, "pad_token_id": 0, "norm_eps": 1e-4}
+            sizes |= {"bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3}
+        sizes |= {"layer_norm_eps": 1e-5} if family not in PADS else {}
+        sizes |= {"type_vocab_size": 1} if "roberta" in family or family == "camembert" else {}
     if head not in ("ForSequenceClassification", "ForTokenClassification"):
         del sizes["num_labels"]
     config = getattr(hf, f"{STEMS[family]}Config")(**{**sizes, **settings})
@@ -97,8 +150,7 @@ def build(hf: ModuleType, family: str, head: str, **settings):
 
 def save(model, folder: Path) -> Path:
     model.save_pretrained(folder)
-    tokenizer = byte_pairs() if model.config.model_type == "roberta" else word_pieces()
-    tokenizer.save(str(folder / "tokenizer.json"))
+    tokenizer_of(model.config.model_type).save(str(folder / "tokenizer.json"))
     return folder
 
 

@@ -4,6 +4,7 @@ hardly anything else does."""
 import copy
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -150,7 +151,7 @@ def test_limits_of_an_old_container(system):
 def test_what_extras_bring_is_told():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     brought = {
-        package.partition(">=")[0]: extra
+        re.split(r"[>\[]", package)[0]: extra
         for extra, packages in extras.items()
         if extra not in ("docs", "dev")
         for package in packages

@@ -59,7 +59,9 @@ def test_every_family_computes_the_same_in_two_ways(opened, name):
         assert result.verdict in ("ok", "skipped"), result
         if result.verdict == "ok":
             assert result.numbers > 1000
-            assert 0 < result.difference < result.bound
+            assert result.difference < result.bound
+            # what is packed is read as it would be alone, to the last bit; other ways are other roundings
+            assert result.difference > 0 or check is checks.check_packed
         else:
             assert "recurrent" in name or name in ENCODERS
 

@@ -39,6 +39,14 @@ BODIES = {
         f"transformer, {kind}": (transformer(), kind)
         for kind in ("sinusoidal", "learned", "fraction", "rotary", "relative")
     },
+    "transformer, one bias for all layers": (
+        transformer(),
+        PositionsConfig(kind="relative", shared=True, buckets=8, reach=9),
+    ),
+    "transformer, a bias beside learned positions": (
+        transformer(),
+        PositionsConfig(kind="learned", longest=64, beside="relative", shared=True, buckets=8, reach=9),
+    ),
     "transformer, alibi": (transformer(norm=NormConfig(place="pre")), "alibi"),
     "transformer, no positions": (transformer(), "none"),
     "transformer, modern": (MODERN, "rotary"),
@@ -58,6 +66,10 @@ LONG = {
     "transformer, windows and global layers": (
         dataclasses.replace(MODERN, layers=4, window=2, global_every=2),
         "rotary",
+    ),
+    "transformer, windows with a base of their own": (
+        dataclasses.replace(MODERN, layers=4, window=2, global_every=3, global_first=1),
+        PositionsConfig(kind="rotary", base=1000.0, local_base=20.0),
     ),
     "transformer, yarn": (MODERN, PositionsConfig(kind="rotary", scaling="yarn", factor=4.0, trained=8)),
 }

@@ -96,6 +96,22 @@ def test_the_padded_kernel_takes_any_boolean_mask_bias_and_width(mask):
     assert_close(fused, exact, atol=1e-12, rtol=1e-12)
 
 
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
+@pytest.mark.parametrize("kernel", ["auto", "padded", "equation"])
+def test_a_bias_by_distance_is_that_between_positions(mask, kernel):
+    layout = Layout.of([3, 5, 0, 1, 7])
+    tensors = draw(layout, layout, kv_heads=2)
+    distances = torch.randn(4, 13, dtype=torch.float64, requires_grad=True)
+    between = torch.stack([distances[:, 6 - query : 13 - query] for query in range(7)], dim=1)
+    exact = outcome(*tensors, layout, layout, mask, bias=between.detach().requires_grad_(), kernel="equation")
+    inputs = [x.detach().requires_grad_() for x in tensors[:3]]
+    output = attend_packed(*inputs, layout, layout, mask, distances=distances, kernel=kernel)
+    gradients = torch.autograd.grad(output, [*inputs, distances], tensors[3])
+    assert_close((output, *gradients[:3]), exact[:4], atol=1e-12, rtol=1e-12)
+    [expected] = torch.autograd.grad(between, distances, exact[4])
+    assert_close(gradients[3], expected, atol=1e-12, rtol=1e-12)
+
+
 @pytest.mark.parametrize("lengths", [[4, 4], [3, 5]], ids=["views", "gathered"])
 @pytest.mark.parametrize("kernel", ["grouped", "padded"])
 def test_strided_inputs_are_read_right(kernel, lengths):

@@ -3,11 +3,25 @@
 import json
 from pathlib import Path
 
+from regard.tasks.base.folder import read_config, write_config
 from tests import examples
 from tests.examples import FAST, FILMS, MINILM, NAMES, PAIRS, STORY, TINY, train, write_lines
 
 NAMED = ("en-de", "sentiment", "entities", "answers", "bert", "verse", "minilm")
 """Models that a service for all tests has; "slow" and "slow-verse" are there for others."""
+
+
+TEMPLATE = (
+    "{% for message in messages %}{{ 'ROMEO: ' + message['content'] }}{% endfor %}"
+    "{% if messages[0].role == 'tool' %}{{ raise_exception('no tools') }}{% endif %}"
+)
+
+
+def answering(folder: Path) -> None:
+    """Give a language model a chat template."""
+    config = read_config(folder)
+    about = {key: value for key, value in config.items() if key not in ("format", "task", "digests")}
+    write_config(folder, "language", {**about, "chat_template": TEMPLATE})
 
 
 def make(folder: Path) -> None:
@@ -34,6 +48,7 @@ def make(folder: Path) -> None:
         train(folder, name, steps, task=task, data={"train": file, "valid": file})
     verse = {"task": "language", "data": {"train": "verse.txt"}}
     train(folder, "verse", 20, context={"tokens": 64}, **verse)
+    answering(folder / "runs" / "verse")
     large = {**TINY, "layers": 2, "d_model": 256, "heads": 4, "d_ff": 1024}
     files = {"train": ["train.en", "train.de"], "valid": ["train.en", "train.de"]}
     brief = {"optimizer": {**FAST, "learning_rate": 1e-9}, "model": large}

@@ -180,3 +180,54 @@ def test_langchain_gets_its_vectors_and_is_told_the_setting_it_needs(server, alo
         monkeypatch.setattr("tiktoken.encoding_for_model", lambda name: Bytes())
         with pytest.raises(openai.BadRequestError, match="check_embedding_ctx_length=False"):
             OpenAIEmbeddings(**given).embed_documents(TEXTS)
+
+
+MESSAGES = [{"role": "user", "content": "But, soft!"}]
+
+
+def test_a_chat_is_that_of_the_python_api(client, alone):
+    found = client.chat.completions.create(model="verse", messages=MESSAGES, max_tokens=8, temperature=0)
+    wanted = alone("verse").chat(MESSAGES, max_tokens=8, decoding=GREEDY)
+    assert wanted.prompt == PROMPT
+    assert found.choices[0].message.content == wanted.text
+    assert found.choices[0].message.role == "assistant"
+    assert found.choices[0].finish_reason == {"end": "stop"}.get(wanted.finished, wanted.finished)
+    assert found.usage.completion_tokens == len(wanted.ids)
+    assert found.usage.prompt_tokens == len(alone("verse").prompt(MESSAGES).ids)
+    assert found.object == "chat.completion"
+    several = client.chat.completions.create(
+        model="verse", messages=MESSAGES, max_completion_tokens=8, temperature=0, n=2
+    )
+    assert [each.message.content for each in several.choices] == [wanted.text] * 2
+
+
+def test_a_chat_that_is_streamed_is_the_same_text_in_parts(client):
+    given = {"model": "verse", "messages": MESSAGES, "max_tokens": 12, "seed": 3}
+    whole = client.chat.completions.create(**given)
+    asked = client.chat.completions.create(**given, stream=True, stream_options={"include_usage": True})
+    *chunks, last = [*asked]
+    assert chunks[0].choices[0].delta.role == "assistant"
+    said = [chunk.choices[0].delta.content or "" for chunk in chunks]
+    assert "".join(said) == whole.choices[0].message.content
+    assert len([each for each in said if each]) > 1
+    assert chunks[-1].choices[0].finish_reason == whole.choices[0].finish_reason
+    assert last.usage == whole.usage
+
+
+def test_messages_that_make_no_dialogue_are_refused(client):
+    for messages, word in (
+        ([], "a list of messages"),
+        ([{"role": "user"}], "content=None"),
+        ([{"content": "x"}], "role=None"),
+        ([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}], "only texts"),
+        ([{"role": "tool", "content": "x"}], "no tools"),
+    ):
+        with pytest.raises(openai.BadRequestError, match=word):
+            client.chat.completions.create(model="verse", messages=messages)
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    with pytest.raises(openai.BadRequestError, match="tools is not served"):
+        client.chat.completions.create(model="verse", messages=MESSAGES, tools=tools)
+    parts = [{"role": "user", "content": [{"type": "text", "text": "But, soft!"}]}]
+    first = client.chat.completions.create(model="verse", messages=parts, temperature=0, max_tokens=4)
+    second = client.chat.completions.create(model="verse", messages=MESSAGES, temperature=0, max_tokens=4)
+    assert first.choices[0].message.content == second.choices[0].message.content

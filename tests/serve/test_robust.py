@@ -230,8 +230,9 @@ def test_more_than_it_can_hold_is_told_to_come_back_at_once(slow):
         for _ in range(3):  # so that it knows how quick it is
             assert client.post("/v1/translate", json=LONG).status_code == 200
         waves, memory = [], []
-        for _ in range(6):  # more is let in, and takes room, when it is known how quick the model is
+        for _ in range(16):  # more is let in, and takes room, when it is known how quick the model is
             waves.append([*pool.map(lambda _: client.post("/v1/translate", json=LONG), range(160))])
+            time.sleep(0.6)  # nobody asks, so what is free goes back
             memory.append(slow.memory)
     answers = [each for wave in waves for each in wave]
     codes = Counter(each.status_code for each in answers)
@@ -241,7 +242,7 @@ def test_more_than_it_can_hold_is_told_to_come_back_at_once(slow):
     lines = [json.loads(line) for line in slow.log.read_text(encoding="utf-8").splitlines()]
     waited = sorted(line["seconds"] for line in lines if line.get("status") == 429)
     assert waited[len(waited) * 9 // 10] < 0.05
-    assert memory[5] < memory[3] * 1.05
+    assert max(memory[8:]) < max(memory[:8]) * 1.05, memory
     assert slow.metric("regard_tokens") == 0
     began = time.monotonic()
     assert slow.post("/v1/translate", {"texts": "The dog"}).status_code == 200
@@ -287,7 +288,7 @@ def test_a_large_request_holds_up_no_small_one(slow):
             time.sleep(0.02)
         assert client.post("/v1/translate", json={"texts": "The dog"}).status_code == 200
         assert not any(each.done() for each in large)
-        assert slow.memory < before + 400
+        assert slow.memory < before + 600  # all at once took 2 GB; before, nothing free is held
         for each in large:
             answer = each.result()
             assert answer.status_code == 200, answer.text

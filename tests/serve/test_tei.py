@@ -1,12 +1,16 @@
 """Text Embeddings Inference's door, and Cohere's ranking."""
 
+import json
+import shutil
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+import regard
 from regard.serve.doors.tei import _end
+from tests.serve.server import serving
 
 TEXTS = ["A dog barks.", "Guten Morgen!", "The ship sails."]
 
@@ -151,3 +155,43 @@ def test_a_mistake_is_told_in_the_shape_of_its_clients(server, path, fields):
     answered = server.post(path, fields)
     assert answered.status_code == 422
     assert {*answered.json()} == {"error", "error_type"}
+
+
+def test_vectors_are_cut_where_that_is_asked_for(server, alone):
+    wanted = alone("minilm").embed(["a ship"], dimensions=32)
+    found = server.post("/embed", {"inputs": "a ship", "dimensions": 32}).json()
+    assert_allclose(found, wanted, atol=1e-5)
+    raw = server.post("/embed", {"inputs": "a ship", "dimensions": 32, "normalize": False}).json()
+    assert_allclose(raw, alone("minilm").embed(["a ship"], normalised=False)[:, :32], rtol=1e-4, atol=1e-6)
+    assert server.post("/embed", {"inputs": "a ship", "dimensions": 385}).status_code in (400, 413, 422)
+
+
+def test_prompts_stand_before_what_is_asked_and_what_is_searched(models, tmp_path):
+    folder = tmp_path / "prompted"
+    shutil.copytree(models / "minilm", folder)
+    (folder / "config_sentence_transformers.json").unlink(missing_ok=True)
+    prompts = {"prompts": {"query": "Who asks? ", "passage": "It is said: "}}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    model = regard.load(folder, regard.Embedder, device="cpu")
+    with serving(f"e5={folder}") as server:
+        for path, name, field, read in (
+            ("/embed", "prompt_name", "inputs", lambda found: found),
+            ("/v1/embed", "prompt", "texts", lambda found: [each["vector"] for each in found["results"]]),
+            (
+                "/v1/embeddings",
+                "prompt",
+                "input",
+                lambda found: [each["embedding"] for each in found["data"]],
+            ),
+        ):
+            for asked in ({}, {name: "query"}, {name: "passage"}, {name: ""}):
+                found = read(server.post(path, {field: TEXTS, **asked}).json())
+                wanted = model.embed(TEXTS, prompt=asked.get(name))
+                assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
+            refused = server.post(path, {field: TEXTS, name: "answer"})
+            assert refused.status_code == 400
+            assert "it has query, passage" in refused.text
+        ranked = server.post("/rerank", {"query": "a ship", "texts": TEXTS}).json()
+        wanted = model.embed(TEXTS, prompt="passage") @ model.embed("a ship", prompt="query")
+        for each in ranked:
+            assert each["score"] == pytest.approx(float(wanted[each["index"]]), abs=1e-5)

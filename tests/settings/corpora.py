@@ -193,6 +193,43 @@ def _questions(folder: Path) -> None:
     _write(folder / "away", train__json=squad(other), valid__json=squad(other[:5]))
 
 
+def _rankings(folder: Path) -> None:
+    """The right text begins with the word that is asked for."""
+
+    def asked(seed: int, count: int = 24) -> list[dict[str, Any]]:
+        chance = random.Random(seed)
+        found = []
+        for _ in range(count):
+            firsts = chance.sample(toys.WORDS, k=4)
+            texts = [
+                " ".join([first, *chance.choices(toys.WORDS, k=chance.randint(1, 4))]) for first in firsts
+            ]
+            asked_for = " ".join([firsts[0], *chance.choices(toys.WORDS, k=2)])
+            found.append({"query": asked_for, "positive": texts[0], "negatives": texts[1:]})
+            found[-1] |= {"asked": firsts[1], "right": f"{texts[0]} sun", "wrong": f"{texts[3]} sun"}
+            found[-1] |= {"scores": [4.0, *(float(len(text)) for text in texts[1:])], "flat": [1.0] * 4}
+        return found
+
+    def lines(rows: list[dict[str, Any]]) -> str:
+        return "".join(json.dumps(row) + "\n" for row in rows)
+
+    one, other = asked(0), asked(1)
+    long = {**one[0], "query": "sun", "positive": " ".join(["dog"] * 14)}
+    table = [("query", "positive", "negatives"), *((r["query"], r["positive"], r["wrong"]) for r in one)]
+    _write(
+        folder,
+        train__jsonl=lines([*one, long]),
+        other__jsonl=lines(other),
+        valid__jsonl=lines(asked(2, 12)),
+        test__jsonl=lines(asked(3, 6)),
+        broken__jsonl=lines([*one, {**one[0], "negatives": []}]),
+        train__rows=lines(one),
+        bars__tsv=_rows(table, "|"),
+    )
+    _recode(folder, "train.jsonl")
+    _write(folder / "away", train__jsonl=lines(other), valid__jsonl=lines(other[:5]))
+
+
 def _documents(folder: Path) -> None:
     texts = toys.texts(60)
     one, other = texts[:40], toys.texts(40, seed=2)
@@ -223,6 +260,7 @@ def recipes(folder: Path) -> dict[str, dict[str, Any]]:
     _labelled(folder / "labelled")
     _tagged(folder / "tagged")
     _questions(folder / "questions")
+    _rankings(folder / "rankings")
     _documents(folder / "documents")
     words = {"kind": "words", "vocabulary": 40}
 
@@ -265,5 +303,8 @@ def recipes(folder: Path) -> dict[str, dict[str, Any]]:
             "answer", {"train": ["train.json"], "valid": ["valid.json"], "root": str(folder / "questions")}
         ),
         "embed": recipe("embed", pairs),
+        "rerank": recipe(
+            "rerank", {"train": ["train.jsonl"], "valid": ["valid.jsonl"], "root": str(folder / "rankings")}
+        ),
         "language": recipe("language", documents, context={"tokens": 16}),
     }

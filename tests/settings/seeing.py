@@ -166,6 +166,8 @@ class SeenRun:
                 return plain([(each.text, each.alternatives) for each in model.translate(TEXTS)])
             case "tag":
                 return plain(model.tag([text.split() for text in texts(20)]))
+            case "rerank":
+                return plain(model.scores(texts(20), texts(20, seed=1)))
             case "answer":
                 return plain([each.to_dict() for each in model.answer(texts(20), texts(20, seed=1))])
             case task:

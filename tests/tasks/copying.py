@@ -40,7 +40,7 @@ def model(family: str, vocabulary: int, d_model: int = 32) -> Seq2Seq:
         "vocabulary": vocabulary,
         "d_model": d_model,
         "embedding": EmbeddingConfig(dropout=0.0),
-        "positions": PositionsConfig(kind=kind, longest=64),
+        "positions": kind if isinstance(kind, PositionsConfig) else PositionsConfig(kind=kind, longest=64),
         "body": body,
     }
     return Seq2Seq(Seq2SeqConfig(encoder=EncoderConfig(**shared), decoder=DecoderConfig(**shared)))

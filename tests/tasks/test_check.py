@@ -58,6 +58,10 @@ def recipe(task: str, encoding: str = "utf-8") -> dict[str, Any]:
         case "classify":
             write("a.tsv", ["text\tlabel", *(f"{text}\t{len(text) % 2}" for text in texts)], encoding)
             return {"task": task, "data": {"train": "a.tsv"}}
+        case "rerank":
+            rows = [f"{text}\t{text} too\t{text} not" for text in texts]
+            write("a.tsv", ["query\tpositive\tnegatives", *rows], encoding)
+            return {"task": task, "data": {"train": "a.tsv"}}
         case "tag":
             rows = [
                 "\n".join(f"{word} {'XY'[len(word) % 2]}" for word in text.split()) + "\n" for text in texts
@@ -123,6 +127,7 @@ def read(plain: dict[str, Any]) -> list[str]:
     from regard.tasks.base.documents import DocumentCorpus
     from regard.tasks.base.pairs import Corpus
     from regard.tasks.classification.data import LabelledCorpus
+    from regard.tasks.reranking.data import RankedCorpus
     from regard.tasks.tagging.data import TaggedCorpus
 
     written = as_recipe(plain)
@@ -145,6 +150,9 @@ def read(plain: dict[str, Any]) -> list[str]:
         case "answer":
             corpus = QuestionCorpus(data, where)
             return [each.context for split in ("train", "valid") for each in corpus.read(split)]
+        case "rerank":
+            corpus = RankedCorpus(data, where)
+            return [each.query for split in ("train", "valid") for each in corpus.read(split)]
         case _:
             return [line for passage in DocumentCorpus(data, where).whole() for line in passage.lines]
 

@@ -188,7 +188,7 @@ def tar() -> bytes:
     [
         (parquet(), 'holds Parquet data; read it as a table, with format="parquet"'),
         (tar(), "holds tar data; unpack it: tar -xf"),
-        (b"\x28\xb5\x2f\xfd\x04\0", "holds zstd data; unpack it: zstd -d"),
+        (b"\x28\xb5\x2f\xfd\x04\0", "holds .zst data; end its name in .zst"),
         (bz2.compress(b"a\n", 3), "holds .bz2 data; end its name in .bz2"),
     ],
     ids=["parquet", "tar", "zstd", "bz2"],

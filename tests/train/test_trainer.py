@@ -300,13 +300,13 @@ class Clock:
     ) -> None:
         self.now, self.looks, self._compiling, self._look, self._save = 0.0, 0, compiling, look, save
         monkeypatch.setattr("regard.train.trainer.time.monotonic", lambda: self.now)
-        saved = trainer.save
+        saved = trainer.save_checkpoint
 
         def slow(*given: Any, **named: Any) -> None:
             saved(*given, **named)
             self.now += self._save
 
-        monkeypatch.setattr("regard.train.trainer.save", slow)
+        monkeypatch.setattr("regard.train.trainer.save_checkpoint", slow)
 
     def run(self, folder: Path, until: int = 0, **settings: Any) -> Any:
         """A trainer of a toy; a signal stops it at the step `until`."""

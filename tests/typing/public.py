@@ -67,8 +67,13 @@ reveal_type(answerer.answer("Who?", "Ann met Bob."))  # Answered
 reveal_type(answerer.answer(["Who?", "Where?"], "Ann met Bob."))  # list[Answered]
 reveal_type(answerer.answer("Who?", "Ann met Bob.").best)  # AnswerSpan | None
 
+reranker = regard.load("runs/h", regard.Reranker)
+reveal_type(reranker.rerank("Who?", ["Ann met Bob."])[0].score)  # float
+reveal_type(reranker.scores(["Who?"], ["Ann met Bob."]).shape)  # tuple[Any, ...]
+
 every: list[regard.Predictor] = [translator, classifier, tagger, embedder, filler, generator, answerer]
-reveal_type(every[0].precision)  # Literal['float32', 'bfloat16', 'int8']
+every.append(reranker)
+reveal_type(every[0].precision)  # Literal['float32', 'bfloat16', 'int8', 'int4']
 
 with regard.trace(translator, what=("weights", "stream"), layers=[0], heads=[1]) as seen:
     translator.translate("One.")

@@ -22,6 +22,8 @@ from regard.tasks.base.terminal import say
 
 BENCHMARKS = {
     "busy": "regard.bench.busy",
+    "chat": "regard.bench.chat",
+    "corpus": "regard.bench.corpus",
     "documents": "regard.bench.documents",
     "encoder": "regard.bench.encoder",
     "embedding": "regard.bench.embedding",
@@ -32,6 +34,7 @@ BENCHMARKS = {
     "memory": "regard.bench.memory",
     "marian": "regard.bench.marian",
     "serving": "regard.bench.serving",
+    "sharding": "regard.bench.sharding",
     "training": "regard.bench.training",
     "translation": "regard.bench.translation",
 }

@@ -7,7 +7,8 @@ own: Spearman's correlation on STS-B's dev set says what that costs.
     onnx runtime   dynamic quantisation, a scale for each output of a matrix; fused for BERT; a batch a thread
     openvino       static quantisation by NNCF, fitted to 300 sentences of STS-B; its throughput mode
 
-A peer that is not installed has a row that says so.
+Then encoders of other families, of the size that most people have: 12 layers, 768 wide, random weights, in
+float32. A peer that is not installed has a row that says so.
 """
 
 import os
@@ -25,6 +26,7 @@ import regard
 from regard.bench.encoder import DATA
 from regard.bench.peers import Embed, minilm, onnx_embedder, openvino_embedder, sentence_embedder
 from regard.bench.results import BenchError, Report, Row, compared, named, processor, report, skipped
+from regard.bench.shapes import SHAPES, write_shape
 from regard.bench.timing import OURS, in_turns, rates
 from regard.tasks.base.metrics import regression
 from regard.tasks.base.terminal import say
@@ -34,11 +36,13 @@ from regard.text.phrasebook import phrases
 
 TITLE = "Sentence vectors of all-MiniLM-L6-v2 on the CPU, in float32 and in 8 bits"
 METHOD = (
-    "2,000 sentences, raw text to vectors; in float32 the vectors must be the same within 1e-5, "
-    "in 8 bits Spearman's correlation on STS-B's dev set says what rounding costs."
+    "2,000 sentences (200 of the larger models), raw text to vectors; in float32 they must be the same "
+    "within 1e-5, in 8 bits Spearman's correlation on STS-B's dev set says what rounding costs."
 )
 PEERS = ("sentence-transformers", "transformers", "onnxruntime", "openvino")
 SENTENCES, CALIBRATION = 2000, 300
+FEWER = 200
+"""For models that take ten times as long."""
 
 
 def scored(split: str) -> list[ScoredPair]:
@@ -73,7 +77,13 @@ def built(make: Callable[[], Embed]) -> Embed | ImportError:
 
 
 def compare(
-    setting: str, ours: Embed, peers: Mapping[str, Embed | ImportError], texts: list[str], note: str = ""
+    setting: str,
+    ours: Embed,
+    peers: Mapping[str, Embed | ImportError],
+    texts: list[str],
+    note: str = "",
+    *,
+    model: str = "MiniLM",
 ) -> Iterator[Row]:
     """A row for each peer, all in the same rounds; `note` is said of each that could be measured."""
     there = {name: embed for name, embed in peers.items() if not isinstance(embed, ImportError)}
@@ -82,8 +92,9 @@ def compare(
         embed(texts)
     times = in_turns({name: partial(embed, texts) for name, embed in sides.items()})
     speeds = {name: rates(len(texts), own) for name, own in times.items()}
-    quality = {name: spearman(embed) for name, embed in sides.items()}
-    what = {"work": "MiniLM, text to vectors", "setting": setting, "unit": "sentences/s"}
+    trained = model == "MiniLM"
+    quality = {name: spearman(embed) if trained else "" for name, embed in sides.items()}
+    what = {"work": f"{model}, text to vectors", "setting": setting, "unit": "sentences/s"}
     for name, peer in peers.items():
         if isinstance(peer, ImportError):
             yield skipped(peer, **what, peer=name, ours=statistics.median(speeds[OURS]))
@@ -93,7 +104,7 @@ def compare(
         yield compared(speeds[OURS], speeds[name], **what, peer=named(name), notes=notes)
 
 
-def in_float32(folder: Path, texts: list[str]) -> Iterator[Row]:
+def in_float32(folder: Path, texts: list[str], model: str = "MiniLM") -> Iterator[Row]:
     ours = regard.load(folder, regard.Embedder, device="cpu").embed
     theirs, note = built(partial(sentence_embedder, folder)), ""
     if not isinstance(theirs, ImportError):
@@ -101,7 +112,13 @@ def in_float32(folder: Path, texts: list[str]) -> Iterator[Row]:
         if difference > 1e-5:
             raise BenchError(f"the two sides differ by {difference:.1e}: at most 1e-5 is rounding")
         note = f"largest difference {difference:.0e}"
-    yield from compare("float32", ours, {"sentence-transformers": theirs}, texts, note)
+    yield from compare("float32", ours, {"sentence-transformers": theirs}, texts, note, model=model)
+
+
+def of_other_families(words: Path, texts: list[str]) -> Iterator[Row]:
+    for name in SHAPES:
+        with TemporaryDirectory() as work:
+            yield from in_float32(write_shape(name, words, Path(work) / "model"), texts, f"{name}'s shape")
 
 
 def in_int8(folder: Path, texts: list[str], calibration: list[str]) -> Iterator[Row]:
@@ -123,4 +140,5 @@ def measure(console: Console) -> Report | None:
     every = sentences()
     texts, others = every[:SENTENCES], every[SENTENCES:]
     rows = [*in_float32(folder, texts), *in_int8(folder, texts, others)]
+    rows += of_other_families(folder / "vocab.txt", texts[:FEWER])
     return report("embedding", title=TITLE, method=METHOD, machine=processor(), rows=rows, peers=PEERS)

@@ -196,7 +196,7 @@ def measure(console: Console) -> Report | None:
         )
         return None
     with TemporaryDirectory() as work:
-        tokenizer = read_pieces(files, MARIAN, (2**20, 2**20)).tokenizer
+        tokenizer = read_pieces(files, MARIAN.pieces, (2**20, 2**20)).tokenizer
         folder = Path(work) / "marian"
         random_folder(base_config(len(tokenizer)), tokenizer, folder)
         texts = [pair.source for pair in phrases("test", SENTENCES)]

@@ -1,6 +1,7 @@
 """Training on one NVIDIA GPU in bfloat16, against transformers (sdpa, compiled) on the same work, in turns.
 
     BERT-base      masked tokens, 15 %: lengths 128, 512, and up to 512 (log-normal, mean 160)
+    ModernBERT     the same, base size, up to 512
     GPT-2          next tokens, length 1024
     Transformer    translation, base size, a vocabulary of 32,000, mean length 27: target tokens
 
@@ -15,6 +16,8 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -25,11 +28,14 @@ from torch import Tensor, nn
 from regard.bench.results import Report, Row, compared, named, report, skipped
 from regard.bench.timing import OURS, in_turns, rates, seconds
 from regard.data.packing import Packed, Shape, filled
+from regard.hub.facts import Facts
+from regard.hub.families import MODERNBERT
 from regard.layout import Layout
 from regard.models.decoder import Decoder
 from regard.models.headed import Headed, HeadedConfig
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.layers import TransformerLayer
+from regard.nn.stacks import Stack
 from regard.settings.models import MaskedConfig
 from regard.settings.network import TransformerConfig
 from regard.settings.presets import DECODERS, ENCODERS, SEQ2SEQ
@@ -155,13 +161,39 @@ def body(model: nn.Module) -> int:
     return sum(parameter.numel() for layer in layers for parameter in layer.parameters())
 
 
-def masked(mean: int, longest: int, slots: int = 65_536) -> Work:
+def berts() -> tuple[HeadedConfig, Callable[[], nn.Module]]:
+    """BERT-base here and there."""
     from transformers import BertConfig, BertForMaskedLM
 
+    config = BertConfig(vocab_size=BERT, attn_implementation="sdpa")
+    return HeadedConfig(encoder=ENCODERS["base"](BERT), head=MaskedConfig()), lambda: BertForMaskedLM(config)
+
+
+def moderns() -> tuple[HeadedConfig, Callable[[], nn.Module]]:
+    """ModernBERT-base here and there; theirs without padding where flash-attn is installed."""
+    from transformers import ModernBertConfig, ModernBertForMaskedLM
+
+    facts = Facts(Path("config.json"), {"model_type": MODERNBERT.name, "vocab_size": BERT}, MODERNBERT)
+    head = MODERNBERT.head(MaskedConfig(eps=facts.number("eps")), facts)
+    kernel = "flash_attention_2" if find_spec("flash_attn") else "sdpa"
+    ids = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"), 0)
+    config = ModernBertConfig(vocab_size=BERT, attn_implementation=kernel, **ids)
+    return HeadedConfig(encoder=MODERNBERT.read(facts, False), head=head), lambda: ModernBertForMaskedLM(
+        config
+    )
+
+
+def masked(
+    mean: int,
+    longest: int,
+    slots: int = 65_536,
+    sides: Callable[[], tuple[HeadedConfig, Callable[[], nn.Module]]] = berts,
+) -> Work:
+    own, peer = sides()
     chance = np.random.default_rng(0)
     drawn = [drawn_lengths(mean, longest, slots, chance) for _ in range(BATCHES)]
     most = max(map(len, drawn)) + slots // longest + 1
-    model = Headed(HeadedConfig(encoder=ENCODERS["base"](BERT), head=MaskedConfig())).train()
+    model = Headed(own).train()
     chosen = round(SHARE * slots)
     batches = []
     for lengths in drawn:
@@ -179,17 +211,21 @@ def masked(mean: int, longest: int, slots: int = 65_536) -> Work:
         labels = ids.masked_fill((torch.rand(ids.shape) >= SHARE) | (real == 0), HIDDEN)
         theirs.append({"input_ids": ids, "attention_mask": real, "labels": labels})
         counts.append(int(real.sum()))
-    config = BertConfig(vocab_size=BERT, attn_implementation="sdpa")
-    seen = np.concatenate(drawn)
-    seen = (seen**2).sum() / seen.sum()  # tokens that a token sees, on average
-    d_model, layers = 768, 12
-    flops = 6 * body(model) + SHARE * 6 * (BERT * d_model + d_model**2) + layers * 12 * seen * d_model
+    d_model, stack = own.encoder.d_model, cast(Stack, model.encoder.body)
+    seen = sum(tokens_seen(np.concatenate(drawn), mask.before) for mask in stack.masks)
+    flops = 6 * body(model) + SHARE * 6 * (BERT * d_model + d_model**2) + 12 * seen * d_model
     return Work(
         lambda: stepping(engine(model.cuda(), PretrainLoss(model)), batches),
-        lambda: their_step(BertForMaskedLM(config), theirs),
+        lambda: their_step(peer(), theirs),
         (statistics.fmean(map(sum, drawn)), statistics.fmean(counts)),
         flops,
     )
+
+
+def tokens_seen(lengths: np.ndarray, window: int | None) -> float:
+    """By a token, on average: all of its sequence, or so many each way."""
+    seen = lengths if window is None else np.minimum(lengths, 2 * window + 1)
+    return float((lengths * seen).sum() / lengths.sum())
 
 
 def language(longest: int = 1024, slots: int = 32_768) -> Work:
@@ -303,6 +339,7 @@ ROWS: dict[str, Callable[[], Work]] = {
     "BERT-base, length 128": lambda: masked(128, 128),
     "BERT-base, length 512": lambda: masked(512, 512),
     "BERT-base, up to 512, mean 160": lambda: masked(160, 512),
+    "ModernBERT-base, up to 512, mean 160": lambda: masked(160, 512, sides=moderns),
     "GPT-2, length 1024": language,
     "Transformer-base, mean 27": lambda: translation("base", 32_000, 25_600, 27),
     "Transformer-small, mean 15": lambda: translation("small", 10_000, 4096, 15),

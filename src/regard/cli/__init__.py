@@ -16,6 +16,7 @@ import typer
 from regard.cli import core
 from regard.cli.memory import memory_app
 from regard.cli.plot import plot_app
+from regard.corpus.cli import corpus_app
 from regard.disk import DiskFullError, full_disk
 from regard.lab import cli as lab
 from regard.machine import cli as machine
@@ -68,6 +69,7 @@ def build() -> typer.Typer:
     app.command()(serving.serve)
     app.add_typer(plot_app, name="plot")
     app.add_typer(memory_app, name="memory")
+    app.add_typer(corpus_app, name="corpus")
     for command in (core.vocabulary, core.bench, *machine.COMMANDS, core.phrasebook):
         app.command()(command)
     return app
@@ -128,7 +130,7 @@ def _load_plugins(argv: list[str]) -> None:
 def _is_unknown(app: typer.Typer, argv: list[str]) -> bool:
     """Whether the command line begins with a command that is none of these."""
     known = {each.name or getattr(each.callback, "__name__", "") for each in app.registered_commands}
-    return bool(argv) and not argv[0].startswith("-") and argv[0] not in {*known, "plot", "memory"}
+    return bool(argv) and not argv[0].startswith("-") and argv[0] not in {*known, "plot", "memory", "corpus"}
 
 
 def _is_told(error: Any) -> bool:

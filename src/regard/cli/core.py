@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from regard.tasks.base.options import Device, Json, Model, To, command
+from regard.tasks.base.options import Device, Dimensions, Json, Model, To, command
 
 Settings = Annotated[
     list[str] | None, typer.Argument(help="Values on top of the recipe: model.layers=4 data.root=DIR")
@@ -105,6 +105,15 @@ def train(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the whole recipe and the expected time; train nothing.")
     ] = False,
+    gpus: Annotated[
+        int | None,
+        typer.Option("--gpus", min=1, help="--dry-run: say what so many GPUs a node would do, by a model."),
+    ] = None,
+    nodes: Annotated[int, typer.Option("--nodes", min=1, help="--gpus: so many nodes of them.")] = 1,
+    budget: Annotated[
+        float | None,
+        typer.Option("--budget", help="--gpus: tokens to learn from, as 20e9; otherwise 20 for each weight."),
+    ] = None,
     no_check: Annotated[bool, typer.Option("--no-check", help="Do not look at the text first.")] = False,
     seed: Annotated[int | None, typer.Option("--seed", help="The same as train.seed=N batch.seed=N.")] = None,
     seeds: Annotated[
@@ -117,6 +126,10 @@ def train(
 
     from regard.tasks.registry import read_recipe
 
+    if gpus is None and (nodes > 1 or budget is not None):
+        raise typer.BadParameter("--nodes and --budget say what --gpus would do: give that too")
+    if gpus is not None and not dry_run:
+        raise typer.BadParameter("--gpus is for --dry-run; to train on several, start regard by torchrun")
     values = [*(settings or []), *([] if seed is None else [f"train.seed={seed}", f"batch.seed={seed}"])]
     if recipe is not None and "=" in recipe:  # with --resume, the first value may stand in the recipe's place
         values.insert(0, recipe)
@@ -133,7 +146,10 @@ def train(
     from regard.tasks.seeds import train_seeds
 
     if dry_run:
-        run.dry_run(recipe, *values, device=device)
+        from regard.train.scaling import Cluster
+
+        cluster = None if gpus is None else Cluster(gpus=gpus, nodes=nodes)
+        run.dry_run(recipe, *values, device=device, cluster=cluster, budget=budget)
         return
     if seed is not None and seeds is not None:
         raise typer.BadParameter("--seed and --seeds: give one of the two")
@@ -202,6 +218,26 @@ def evaluate(
         Path | None,
         typer.Option("--calibration", help="Draw how far probabilities can be trusted: .png, .svg, .pdf."),
     ] = None,
+    queries: Annotated[
+        Path | None, typer.Option("--queries", help="For an embedder: BEIR's JSON lines, or id and text.")
+    ] = None,
+    corpus: Annotated[
+        Path | None, typer.Option("--corpus", help="For an embedder: the texts that are searched, likewise.")
+    ] = None,
+    qrels: Annotated[
+        Path | None,
+        typer.Option("--qrels", help="For an embedder: which text answers which query, BEIR's or TREC's."),
+    ] = None,
+    rerank: Annotated[
+        Path | None, typer.Option("--rerank", help="A reranker that orders what the embedder has found.")
+    ] = None,
+    candidates: Annotated[
+        int, typer.Option("--candidates", help="Of each query, texts that are reranked; 0: 100.")
+    ] = 0,
+    dimensions: Dimensions = None,
+    run: Annotated[
+        Path | None, typer.Option("--run", help="Write what was found for each query, as TREC has it.")
+    ] = None,
     stride: Annotated[
         int,
         typer.Option("--stride", help="Of a language model's windows, in tokens; 0: half of one."),
@@ -231,19 +267,19 @@ def evaluate(
 
     A translator: BLEU, chrF and TER, and whether it is better than another. A classifier or tagger: accuracy,
     F1 of each label, what is confused with what, the worst mistakes, calibration. A language model:
-    perplexity."""
+    perplexity. An embedder, alone or with a reranker: nDCG, MRR, recall and MAP."""
 
 
 @command("regard.deploy.exchange")
 def import_model(
-    folder: Annotated[Path, typer.Argument(help="A Hugging Face folder.")],
+    folder: Annotated[Path, typer.Argument(help="A Hugging Face folder, or a GGUF file.")],
     out: Annotated[Path, typer.Argument(help="The model folder that it becomes.")],
     pickle: Annotated[
         bool, typer.Option("--pickle", help="From pytorch_model.bin, which is read but never run.")
     ] = False,
 ) -> None:
-    """Import a BERT, RoBERTa, DistilBERT, sentence-transformers, GPT-2, MarianMT, M2M100 or NLLB
-    checkpoint."""
+    """Import a BERT, RoBERTa, DistilBERT, sentence-transformers, GPT-2, Llama, Mistral, Qwen, MarianMT,
+    M2M100 or NLLB checkpoint."""
 
 
 @command("regard.deploy.exchange")

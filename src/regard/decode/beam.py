@@ -64,6 +64,11 @@ def watched() -> Iterator[list[list[BeamStep]]]:
         _searches.reset(before)
 
 
+def is_watched() -> bool:
+    """Whether this thread is inside such a block."""
+    return _searches.get() is not None
+
+
 def search(request: Request) -> Search:
     seen = _searches.get()
     steps: list[BeamStep] | None = None

@@ -60,7 +60,7 @@ class BeamGroups:
             raise ValueError(f"kept={kept} must be torch.float32 or torch.float16")
         self.model, self._kept = model, kept
         self._stack = cast(Stack, model.decoder.body)
-        self._passes = DecoderPasses.of(self._stack)
+        self.passes = DecoderPasses.of(self._stack)
 
     @staticmethod
     def serve(model: Seq2Seq) -> bool:
@@ -81,8 +81,8 @@ class BeamGroups:
 
     def start_from(self, memory: Memory) -> "BeamGroupState":
         """The same from what the encoder has made of the sources."""
-        if self._passes is not None:  # a norm's weights may be others by now
-            self._passes = DecoderPasses.of(self._stack)
+        if self.passes is not None:  # a norm's weights may be others by now
+            self.passes = DecoderPasses.of(self._stack)
         attentions = [cast(CrossAttention, layer.cross_attention) for layer in self._stack.each]
         across = [attention.keys_values(memory.states) for attention in attentions]
         own = [layer.attention for layer in self._stack.each]
@@ -125,8 +125,8 @@ class BeamGroups:
     ) -> Float[Tensor, "rows d_model"]:
         if x.dtype != torch.float32 or torch.is_autocast_enabled("cpu"):
             raise ValueError(f"groups step in float32, not in {x.dtype} or under autocast: leave it")
-        if self._passes is not None and self._passes.serve(x):
-            return self._passes.through(x, [state.asking.search for state in states])
+        if self.passes is not None and self.passes.serve(x):
+            return self.passes.through(x, [state.asking.search for state in states])
         bounds = [*itertools.accumulate((state.asking.rows for state in states), initial=0)]
 
         def looked(look: Callable[["BeamGroupState", slice, Tensor], None], *width: int) -> Tensor:
@@ -187,7 +187,7 @@ class BeamGroupState:
         self.longest = 0
         self._owners = np.arange(self.rows)
         """The group of each row, going up."""
-        self._sources = sources.host_offsets.diff().long()
+        self.sources = sources.host_offsets.diff().long()
         """How many keys each has."""
         grid = partial(torch.empty, dtype=kept, device="cpu")
         self._across = [(_laid(keys, sources, grid), _laid(values, sources, grid)) for keys, values in across]
@@ -230,11 +230,20 @@ class BeamGroupState:
 
     def _close_up(self, present: Int[np.ndarray, "kept"]) -> None:
         self._owners = np.searchsorted(present, self._owners)
+        self.keep_groups(present)
+
+    def keep_groups(self, present: Int[np.ndarray, "kept"]) -> None:
+        """The grids of the others go."""
         self._groups = len(present)
         kept = torch.from_numpy(present)
-        self._sources, self._grids = self._sources[kept], None
+        self.sources, self._grids = self.sources[kept], None
         for grids in (self._own, self._across):
             _change(grids, lambda grid: grid.index_select(0, kept))
+
+    def grids(self) -> Grids:
+        """Where all of them are."""
+        self._grids = self._grids or Grids(self._own, self._across)
+        return self._grids
 
     def ask_step(self) -> None:
         """The next pass is one new token in each row. It sees what the row saw, and itself."""
@@ -291,20 +300,25 @@ class BeamGroupState:
         bounds = torch.from_numpy(np.concatenate(([0], counts.cumsum())))
         to, at = torch.from_numpy(owners), torch.from_numpy(slots)
         back = Asking(bounds, None, torch.from_numpy(used), sees=sees)
-        across = Asking(bounds, None, self._sources)
-        self._grids = self._grids or Grids(self._own, self._across)
-        search = asked(to, at, back, across, self._grids)
+        across = Asking(bounds, None, self.sources)
+        search = asked(to, at, back, across, self.grids())
         self.asking = _Pass(rows=len(owners), owners=to, slots=at, back=back, across=across, search=search)
 
     def _reserve(self, most: int) -> int:
         """How much wider the grids have become, to hold so many. Never much more than is used: keys that lie
         close together are read twice as fast."""
-        room = self._sees.shape[1]
+        more = self.widen(most)
+        if more:
+            self._sees = np.pad(self._sees, ((0, 0), (0, more)))
+        return more
+
+    def widen(self, most: int) -> int:
+        """The grids alone."""
+        room = self._own[0][0].shape[1]
         if most <= room:
             return 0
         more, self._grids = max(room // 4, most - room), None
         _change(self._own, lambda grid: _grown(grid, more))
-        self._sees = np.pad(self._sees, ((0, 0), (0, more)))
         return more
 
     def take_step(self) -> None:

@@ -16,7 +16,9 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.decode.books import BookedSearch
 from regard.decode.config import Hypothesis
+from regard.decode.groups import BeamGroups
 from regard.decode.search import search
 from regard.decode.stepper import Request, Search
 
@@ -40,11 +42,39 @@ class _Runner(Generic[Batch]):
     """What comes next in each row; None before the start, and when it is done."""
     found: Hypotheses | None = None
 
+    @property
+    def rows(self) -> int:
+        return len(cast(Tensor, self.tokens))
+
     def go(self, scores: Float[Tensor, "rows vocab"] | None) -> None:
         try:
             self.tokens = self.work.send(cast(Any, scores))  # None begins it
         except StopIteration as end:
             self.tokens, self.found = None, end.value
+
+
+@dataclass(slots=True, eq=False)
+class _Booked(Generic[Batch]):
+    """The same, by C."""
+
+    batch: Batch
+    search: BookedSearch
+
+    @property
+    def rows(self) -> int:
+        return self.search.rows
+
+    @property
+    def found(self) -> Hypotheses | None:
+        return self.search.found
+
+
+def _begun(batch: Batch, request: Request) -> "_Runner[Batch] | _Booked[Batch]":
+    if BookedSearch.serves(request):
+        return _Booked(batch, BookedSearch(request))
+    runner = _Runner(batch, request, search(request))
+    runner.go(None)
+    return runner
 
 
 def relay(
@@ -53,10 +83,10 @@ def relay(
     """Each batch with the hypotheses of its sources, as it is done. `begin` makes the request of a batch; the
     next one is begun when fewer than `few` rows are under way. None is no batch: there is none at the moment,
     and the next is asked for after another step."""
-    running: list[_Runner[Batch]] = []
+    running: list[_Runner[Batch] | _Booked[Batch]] = []
     more = True
     while more or running:
-        while more and sum(len(cast(Tensor, each.tokens)) for each in running) < few:
+        while more and sum(each.rows for each in running) < few:
             try:
                 batch = next(batches)
             except StopIteration:
@@ -64,21 +94,26 @@ def relay(
                 break
             if batch is None:
                 break
-            request = begin(batch)
-            runner = _Runner(batch, request, search(request))
-            runner.go(None)
-            running.append(runner)
+            running.append(_begun(batch, begin(batch)))
             yield from _done(running)
         if running:
-            asked = [(cast(Tensor, each.tokens), each.request.state) for each in running]
-            scores = stepper.together(asked).split([len(tokens) for tokens, _ in asked])
-            for each, own in zip(running, scores, strict=True):
-                each.go(own)
-            del asked, scores, each, own  # so that what a batch held goes with it
+            _step(stepper, running)
             yield from _done(running)
 
 
-def _done(running: list[_Runner[Batch]]) -> Iterator[tuple[Batch, Hypotheses]]:
+def _step(stepper: Together, running: "Sequence[_Runner[Batch] | _Booked[Batch]]") -> None:
+    booked = [each.search for each in running if isinstance(each, _Booked)]
+    if booked:
+        BookedSearch.step(cast(BeamGroups, stepper), booked)
+    others = [each for each in running if isinstance(each, _Runner)]
+    if others:
+        asked = [(cast(Tensor, each.tokens), each.request.state) for each in others]
+        scores = stepper.together(asked).split([len(tokens) for tokens, _ in asked])
+        for each, own in zip(others, scores, strict=True):
+            each.go(own)
+
+
+def _done(running: "list[_Runner[Batch] | _Booked[Batch]]") -> Iterator[tuple[Batch, Hypotheses]]:
     """They leave."""
     ended = [each for each in running if each.found is not None]
     running[:] = [each for each in running if each.found is None]

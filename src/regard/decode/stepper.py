@@ -131,4 +131,8 @@ def _checked(both: Float[Tensor, "2 ..."]) -> tuple[Float[Tensor, "..."], Int[Te
 def check_numbers(values: Float[np.ndarray, "..."]) -> None:
     """An error if a value is none."""
     if np.isnan(values).any():
-        raise ValueError("the model gave scores that are no numbers (NaN): look at its weights and inputs")
+        raise no_numbers()
+
+
+def no_numbers() -> ValueError:
+    return ValueError("the model gave scores that are no numbers (NaN): look at its weights and inputs")

@@ -37,8 +37,10 @@ def import_model(folder: Path, out: Path, *, pickle: bool = False, console: Cons
     """A Hugging Face folder as one of ours. With `pickle`, from a pytorch_model.bin, which is read and not
     run."""
     _refuse_full(out)
-    if not folder.is_dir() or not is_foreign(folder):
-        raise FolderError(f"{folder}: no Hugging Face folder, it has no config.json with a model_type")
+    if not folder.exists() or not is_foreign(folder):
+        raise FolderError(
+            f"{folder}: no Hugging Face folder, it has no config.json with a model_type, and no GGUF file"
+        )
     fresh: tuple[str, ...] = ()
     mute = False
     if is_decoder(folder):
@@ -51,7 +53,7 @@ def import_model(folder: Path, out: Path, *, pickle: bool = False, console: Cons
         weights = translator.weights
     else:
         checkpoint = read_folder(folder, pickle=pickle)
-        save_checkpoint(checkpoint, out, task_of_head(checkpoint.config.head.kind).name)
+        save_checkpoint(checkpoint, out, task_of_head(checkpoint.kind).name)
         weights, fresh = checkpoint.weights, tuple(checkpoint.fresh)
     count = sum(tensor.numel() for tensor in weights.values())
     say(console, f"{out}: {count:,} parameters, for regard {task_of(out).command}")
@@ -96,7 +98,9 @@ def export_model(
         case "hf":
             write_folder(_checkpoint(model, task), out)
             say(console, f"{out}: written, read back, every weight equal")
-            if "classify" in task.heads and (out / MODULES).exists():
+            if "rank" in task.heads:
+                say(console, f"sentence-transformers reads it: CrossEncoder({str(out)!r}).predict(pairs)")
+            elif "classify" in task.heads and (out / MODULES).exists():
                 own = read_json(out / "config.json").get("model_type") == "bert"
                 other = "; for BertForSequenceClassification, train with head.pool=pooler" if own else ""
                 say(

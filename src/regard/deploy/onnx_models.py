@@ -85,11 +85,7 @@ class PaddedHeaded(nn.Module):
 
 
 def _classified(head: ClassifyHead, states: Tensor, mask: Tensor) -> Tensor:
-    vectors = pooled(head.pool, states, mask)
-    if head.dense is not None:
-        inner = head.dense(vectors)
-        vectors = torch.tanh(inner) if head.inner == "tanh" else F.relu(inner)
-    return head.output(vectors)
+    return head.scores(pooled(head.pool, states, mask))
 
 
 def pooled(pool: Pool, states: Tensor, mask: Tensor) -> Tensor:

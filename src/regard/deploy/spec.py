@@ -90,6 +90,10 @@ def _check_positions(name: str, positions: PositionsConfig) -> None:
         raise _refused(f"{name}.positions.kind='alibi'", "its encoders have no such bias", remedy)
     if positions.kind not in KNOWN_POSITIONS:
         raise _refused(f"{name}.positions.kind={positions.kind!r}", "it does not know them", remedy)
+    if positions.beside != "none":
+        raise _refused(
+            f"{name}.positions.beside={positions.beside!r}", "it has one kind of positions", remedy
+        )
     if positions.scaling == "yarn":
         raise _refused(f"{name}.positions.scaling='yarn'", "it stretches no queries and keys", remedy)
 
@@ -105,6 +109,10 @@ def _check_body(name: str, body: TransformerConfig, d_model: int) -> None:
         raise _refused(
             f"{name}.body.norm.kind='batch'", "it has LayerNorm and RMSNorm", "train with one of them"
         )
+    if not body.norm.bias and body.norm.kind == "layer":
+        raise _refused(f"{name}.body.norm.bias=false", "its LayerNorm has one", "train with it")
+    if not body.first_norm:
+        raise _refused(f"{name}.body.first_norm=false", "all its layers have norms", "train with it")
     attention = body.attention
     if attention.scored:
         why = "it has the scaled dot product only"

@@ -55,6 +55,16 @@ def read_text(path: Path, limit: int = _TEXT_LIMIT) -> str:
         raise HubError(f"{path}: no UTF-8 ({error}); copy the folder anew") from error
 
 
+def read_bytes(path: Path, limit: int) -> bytes:
+    check_plain(path)
+    try:
+        if (size := path.stat().st_size) > limit:
+            raise HubError(f"{path}: {size:,} bytes, but at most {limit:,} are read; is it the right file?")
+        return path.read_bytes()
+    except OSError as error:
+        raise HubError(f"{path}: {error.strerror or error}; copy the folder anew") from error
+
+
 def check_plain(path: Path) -> None:
     """A device or a pipe may never end."""
     if path.exists() and not path.is_file():

@@ -10,16 +10,19 @@ import re
 import shutil
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from regard.disk import DiskFullError, full_disk
-from regard.hub import decoders, translators
-from regard.hub.families import DECODERS, ENCODERS, GPT2, MARIAN, TRANSLATORS
+from regard.hub.comparing import compare_weights, open_to_all
+from regard.hub.conventions import read_conventions, write_conventions
+from regard.hub.facts import Facts, told_by
+from regard.hub.families import DECODERS, ENCODERS, TRANSLATORS, family_named, read_facts
+from regard.hub.family import DecoderFamily, EncoderFamily, TranslatorFamily
 from regard.hub.files import (
     INDEX,
     WEIGHTS,
@@ -33,14 +36,24 @@ from regard.hub.files import (
 )
 from regard.hub.generation import FILE as GENERATION
 from regard.hub.generation import generation_facts, read_search
+from regard.hub.gguf_files.reading import is_gguf, read_gguf
+from regard.hub.names import Family
 from regard.hub.pickles import PICKLE, read_pickled
 from regard.hub.pieces import read_pieces, write_pieces
-from regard.hub.reading import Facts, Problem, read_encoder, read_head, read_problem, read_scored
-from regard.hub.sentences import MODULES, read_sentences, write_sentences
+from regard.hub.reading import Problem, read_encoder, read_head, read_problem, read_scored
+from regard.hub.sentences import (
+    MODULES,
+    Activation,
+    activation_facts,
+    read_activation,
+    read_sentences,
+    write_activation,
+    write_sentences,
+)
 from regard.hub.tokens import has_tokenizer, read_tokenizer, write_tokenizer
 from regard.hub.translators import TranslatorCheckpoint
 from regard.hub.weights import canonical, check_layers, check_names, read_weights, warn_left_out, write_names
-from regard.hub.writing import config_facts, family_of
+from regard.hub.writing import config_facts
 from regard.models.headed import HeadedConfig
 from regard.settings.models import (
     ClassifyConfig,
@@ -51,6 +64,7 @@ from regard.settings.models import (
     TagConfig,
 )
 from regard.text import Tokenizer
+from regard.text.conventions import Conventions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +83,15 @@ class Checkpoint:
     """What a classifier's scores mean: one label, any number of them, or a number."""
     decode: Literal["greedy", "valid"] = "greedy"
     """How a tagger's tags are chosen: each by itself, or as the best sequence that is well-formed IOB2."""
+    activation: Activation | None = None
+    """Of a cross-encoder, which scores pairs of texts: what stands behind its score. None for all others."""
     fresh: tuple[str, ...] = ()
     """Parameters that the folder does not have, so they are at their first values."""
+
+    @property
+    def kind(self) -> str:
+        """What it is for: that of its head, or "rank" for a cross-encoder."""
+        return self.config.head.kind if self.activation is None else "rank"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,10 +106,14 @@ class DecoderCheckpoint:
     """None where the folder has none: such a model reads and writes ids."""
     longest: int
     """The most tokens that a text may have, with what is generated."""
+    conventions: Conventions = field(default_factory=Conventions)
+    """How texts begin and end, and how messages become one."""
 
 
 def is_foreign(folder: Path) -> bool:
-    """Whether it looks like a folder of Hugging Face, and not of regard."""
+    """Whether it looks like a folder of Hugging Face, or a GGUF file, and not like one of regard."""
+    if is_gguf(folder):
+        return True
     path = Path(folder) / "config.json"
     try:
         facts = read_table(path)
@@ -98,13 +123,13 @@ def is_foreign(folder: Path) -> bool:
 
 
 def is_decoder(folder: Path) -> bool:
-    """Whether it is such a folder with a language model in it: one for `read_decoder`."""
-    return _model_type(folder) in DECODERS
+    """Whether it is such a folder with a language model in it, or a GGUF file: one for `read_decoder`."""
+    return is_gguf(folder) or family_named(_model_type(folder), DecoderFamily) is not None
 
 
 def is_translator(folder: Path) -> bool:
     """The same for a translator, and `read_translator`."""
-    return _model_type(folder) in TRANSLATORS
+    return family_named(_model_type(folder), TranslatorFamily) is not None
 
 
 def _model_type(folder: Path) -> str:
@@ -113,8 +138,8 @@ def _model_type(folder: Path) -> str:
 
 
 def head_kind(folder: Path) -> str:
-    """What such a folder is for: the kind of its head (masked, classify, tag, span, embed), "language" or
-    "translate"."""
+    """What such a folder is for: the kind of its head (masked, classify, tag, span, embed), "rank" for a
+    cross-encoder, "language" or "translate"."""
     if is_decoder(folder):
         return "language"
     if is_translator(folder):
@@ -123,11 +148,20 @@ def head_kind(folder: Path) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HubWarning)  # reading it says the same again
         sentences = read_sentences(folder)
-    if sentences and sentences.head:
-        return sentences.head.kind
     root = sentences.root if sentences else folder
-    facts = Facts(root / "config.json", ENCODERS)
-    return facts.kind(() if facts.table.get("architectures") else _tensors(root, facts)[1])
+    facts = read_facts(root / "config.json", EncoderFamily)
+    kind: str
+    if sentences and sentences.head:
+        kind = sentences.head.kind
+    else:
+        kind = facts.kind(() if facts.table.get("architectures") else _tensors(root, facts)[1])
+    return "rank" if kind == "classify" and _activation(folder, facts.table) is not None else kind
+
+
+def _activation(folder: Path, table: Mapping[str, Any]) -> Activation | None:
+    names, count = table.get("id2label"), table.get("num_labels", table.get("_num_labels"))
+    labels = len(names) if isinstance(names, dict) else count
+    return read_activation(folder, table, labels if isinstance(labels, int) else 2)
 
 
 def read_folder(folder: Path, *, pickle: bool = False) -> Checkpoint:
@@ -137,7 +171,7 @@ def read_folder(folder: Path, *, pickle: bool = False) -> Checkpoint:
     folder = _checked(folder)
     sentences = read_sentences(folder)
     root = sentences.root if sentences else folder
-    facts = Facts(root / "config.json", ENCODERS)
+    facts = read_facts(root / "config.json", EncoderFamily)
     family = facts.family
     file, tensors = _tensors(root, facts, pickle=pickle)
     head: HeadConfig
@@ -148,7 +182,7 @@ def read_folder(folder: Path, *, pickle: bool = False) -> Checkpoint:
         head, labels = sentences.head, ()
     else:
         head, labels = read_head(facts.kind(tensors), facts, tensors)
-    pooler = family.body.get("encoder.pooler.dense.*", "").replace("*", "weight") in tensors
+    pooler = family.called("encoder.pooler.dense.weight", "embed") in tensors
     pooler = pooler or (isinstance(head, ClassifyConfig) and head.pool.kind == "pooler")
     config = HeadedConfig(encoder=read_encoder(facts, pooler=pooler), head=head)
     if sentences:
@@ -158,7 +192,7 @@ def read_folder(folder: Path, *, pickle: bool = False) -> Checkpoint:
             )
         tensors.update(sentences.dense)
     if isinstance(head, MaskedConfig) and head.tied:  # the embedding, once more
-        tensors.pop(family.heads["masked"]["head.vocabulary.weight"], None)
+        tensors.pop(family.called("head.vocabulary.weight", "masked"), None)
     weights, fresh = read_weights(tensors, config, family, file)
     warn_left_out(tensors, file)
     tokenizer, most = read_tokenizer(
@@ -176,45 +210,71 @@ def read_folder(folder: Path, *, pickle: bool = False) -> Checkpoint:
         longest=min(limit for limit in limits if limit is not None),
         labels=() if nameless else labels,
         problem=problem,
+        activation=_activation(folder, facts.table) if isinstance(head, ClassifyConfig) else None,
         fresh=fresh,
     )
 
 
 def read_decoder(folder: Path, *, pickle: bool = False) -> DecoderCheckpoint:
     """A language model's folder, in the same way. generation_config.json is passed over: how to draw or
-    search is the caller's choice."""
+    search is the caller's choice. Or a GGUF file, its blocks undone."""
+    if is_gguf(folder):
+        return _of_gguf(Path(folder))
     folder = _checked(folder)
-    facts = Facts(folder / "config.json", DECODERS)
-    decoders.check_architecture(facts)
+    facts = read_facts(folder / "config.json", DecoderFamily)
+    _check_architecture(facts, facts.family.architectures, other="has a head that is not read here")
     if (folder / MODULES).exists():
         raise HubError(
             f"{folder / MODULES}: a model for vectors of sentences, no language model; take the file out if "
             "you want the model below all the same"
         )
     file, tensors = _tensors(folder, facts, pickle=pickle)
-    config = decoders.read_decoder_config(facts, tied=decoders.tie(tensors, facts))
+    tied = _tie(tensors, facts)
+    with told_by(facts.path):
+        config = facts.family.read(facts, tied)
     weights, _ = read_weights(tensors, config, facts.family, file)
     warn_left_out(tensors, file)
     tokenizer, most = None, None
     if has_tokenizer(folder, facts.family):
         tokenizer, most = read_tokenizer(folder, facts.family, config.vocabulary, lower_case=False)
     longest = min(config.positions.longest, most or config.positions.longest)
-    return DecoderCheckpoint(config=config, weights=weights, tokenizer=tokenizer, longest=longest)
+    return DecoderCheckpoint(
+        config=config,
+        weights=weights,
+        tokenizer=tokenizer,
+        longest=longest,
+        conventions=read_conventions(folder, facts, tokenizer),
+    )
+
+
+def _of_gguf(path: Path) -> DecoderCheckpoint:
+    config, weights, tokenizer, conventions = read_gguf(path)
+    return DecoderCheckpoint(
+        config=config,
+        weights=weights,
+        tokenizer=tokenizer,
+        longest=config.positions.longest,
+        conventions=conventions,
+    )
 
 
 def read_translator(folder: Path, *, pickle: bool = False) -> TranslatorCheckpoint:
     """A translator's folder, in the same way."""
     folder = _checked(folder)
-    facts = Facts(folder / "config.json", TRANSLATORS)
-    translators.check_architecture(facts)
-    config = translators.read_translator_config(facts)
+    facts = read_facts(folder / "config.json", TranslatorFamily)
+    _check_architecture(facts, (facts.family.architecture,), other="is no translator that is read here")
+    family = facts.family
+    with told_by(facts.path):
+        config = family.read(facts)
     file, tensors = _read(folder, facts, pickle=pickle, tied=True)
-    tensors = translators.one_name_each(tensors, facts, file)
-    translators.check_depth(tensors, facts, file)
-    weights, _ = read_weights(tensors, config, facts.family, file)
+    tensors = family.ours(tensors, facts, file)
+    for side in ("encoder", "decoder"):
+        word = f"{side}_layers"
+        check_layers(tensors, family, facts.count(word), file, start=f"{side}.layers.", key=word)
+    weights, _ = read_weights(tensors, config, family, file)
     warn_left_out(tensors, file)
-    pieces = read_pieces(folder, facts.family, (config.encoder.vocabulary, config.decoder.vocabulary))
-    translators.check_specials(facts, pieces.tokenizer)
+    pieces = read_pieces(folder, family.pieces, (config.encoder.vocabulary, config.decoder.vocabulary))
+    _check_specials(facts, pieces.tokenizer)
     rows = facts.count("rows", least=3)
     return TranslatorCheckpoint(
         config=config,
@@ -222,10 +282,43 @@ def read_translator(folder: Path, *, pickle: bool = False) -> TranslatorCheckpoi
         tokenizer=pieces.tokenizer,
         longest=max(min(rows, pieces.most or rows), 3),
         languages=pieces.languages,
-        marks="source" if facts.family is MARIAN else "both",
+        marks=family.marks,
         source_language=pieces.source_language,
-        **asdict(read_search(folder, facts, pieces.tokenizer)),
+        **asdict(read_search(folder, facts, pieces.tokenizer, before=family.before)),
     )
+
+
+def _check_architecture(facts: Facts[Family], wanted: tuple[str, ...], *, other: str) -> None:
+    """Of a language model, a bare body will do: its output matrix is the embedding, if they are tied."""
+    named = facts.architectures()
+    if named and not any(name in wanted for name in named):
+        raise HubError(
+            f"{facts.path}: architectures={named!r:.60} {other}, only {' and '.join(wanted)}: save it as a "
+            f"{wanted[-1]}, with transformers"
+        )
+
+
+def _tie(tensors: dict[str, Tensor], facts: Facts[DecoderFamily]) -> bool:
+    """Whether the output matrix is the embedding, as transformers sees it: one that is there and differs
+    stays one of its own, whatever the configuration says. A double of a tied one is taken out."""
+    names = [facts.family.called(name, "language") for name in ("embedding.tokens.weight", "head.weight")]
+    rows, output = (tensors.get(name) for name in names)
+    if not facts.tied or (rows is not None and output is not None and not torch.equal(rows, output)):
+        return False
+    if output is not None:
+        tensors[names[0]] = tensors.pop(names[1])
+    return True
+
+
+def _check_specials(facts: Facts[Family], tokenizer: Tokenizer) -> None:
+    """That config.json and the tokenizer's files mean the same tokens."""
+    target = tokenizer.target
+    for word, token in (("start", target.ids.start), ("end", target.ids.end), ("pad", target.ids.pad)):
+        if type(facts.get(word)) is not int or facts.get(word) != token:
+            raise HubError(
+                f"{facts.path}: {facts.family.keys[word]}={facts.get(word)!r:.60}, but in the vocabulary it "
+                f"is {token}: they are not of one model"
+            )
 
 
 def _checked(folder: Path) -> Path:
@@ -234,7 +327,7 @@ def _checked(folder: Path) -> Path:
     return Path(folder)
 
 
-def _read(folder: Path, facts: Facts, *, pickle: bool, tied: bool) -> tuple[Path, dict[str, Tensor]]:
+def _read(folder: Path, facts: Facts[Family], *, pickle: bool, tied: bool) -> tuple[Path, dict[str, Tensor]]:
     """The file that errors about the tensors name, and these."""
     file = _weights_file(folder)
     if pickle:
@@ -244,7 +337,7 @@ def _read(folder: Path, facts: Facts, *, pickle: bool, tied: bool) -> tuple[Path
     return file, canonical(found, facts.family, file, tied=tied)
 
 
-def _tensors(folder: Path, facts: Facts, *, pickle: bool = False) -> tuple[Path, dict[str, Tensor]]:
+def _tensors(folder: Path, facts: Facts[Family], *, pickle: bool = False) -> tuple[Path, dict[str, Tensor]]:
     """The same, of as many layers as config.json says."""
     file, tensors = _read(folder, facts, pickle=pickle, tied=facts.tied)
     check_layers(tensors, facts.family, facts.count("layers"), file)
@@ -283,13 +376,13 @@ def _write_whole(checkpoint: Checkpoint | DecoderCheckpoint | TranslatorCheckpoi
     if isinstance(checkpoint, TranslatorCheckpoint):
         _write_translator(checkpoint, folder)
         back = read_translator(folder)
-        _compare_weights(checkpoint.weights, back.weights)
+        compare_weights(checkpoint.weights, back.weights)
         if back.tokenizer.vocabulary != checkpoint.tokenizer.vocabulary or back.longest != checkpoint.longest:
             raise HubError("what was written reads back with other lengths or tokens; please report it")
     elif isinstance(checkpoint, DecoderCheckpoint):
         _write_decoder(checkpoint, folder)
         written = read_decoder(folder)
-        _compare_weights(checkpoint.weights, written.weights)
+        compare_weights(checkpoint.weights, written.weights)
         _compare_ids(checkpoint, written)
     else:
         _write(checkpoint, folder)
@@ -299,49 +392,79 @@ def _write_whole(checkpoint: Checkpoint | DecoderCheckpoint | TranslatorCheckpoi
 def _write(checkpoint: Checkpoint, folder: Path) -> None:
     config, tokenizer = checkpoint.config, checkpoint.tokenizer
     encoder = config.encoder
-    family = family_of(config, tokenizer)
+    family = next(each for each in ENCODERS if each.claims(encoder, tokenizer))
+    family.check(config, tokenizer)
     _check_sizes(checkpoint, encoder.vocabulary, encoder.positions.longest)
     model, dense = write_names(checkpoint.weights, config, family)
-    write_json(
-        folder / "config.json", config_facts(config, family, tokenizer, checkpoint.labels, checkpoint.problem)
-    )
+    facts = config_facts(config, family, tokenizer, checkpoint.labels, checkpoint.problem)
+    behind = checkpoint.activation
+    write_json(folder / "config.json", facts if behind is None else {**facts, **activation_facts(behind)})
     write_tensors(folder / WEIGHTS, model)
     write_tokenizer(folder, tokenizer, longest=checkpoint.longest, segments=encoder.embedding.segments > 1)
     head = config.head
     if isinstance(head, EmbedConfig) or (isinstance(head, ClassifyConfig) and dense):
-        write_sentences(folder, head, dense, d_model=encoder.d_model, longest=checkpoint.longest)
-    _open_to_all(folder)
+        sizes = {"d_model": encoder.d_model, "longest": checkpoint.longest}
+        write_sentences(folder, head, dense, **sizes, ranks=behind is not None)
+    if behind is not None:
+        write_activation(folder, behind)
+    open_to_all(folder)
 
 
 def _write_decoder(checkpoint: DecoderCheckpoint, folder: Path) -> None:
     config, tokenizer = checkpoint.config, checkpoint.tokenizer
-    body = decoders.check_decoder(config)
+    family = next(each for each in DECODERS if each.claims(config, tokenizer))
+    family.check(config, tokenizer)
     _check_sizes(checkpoint, config.vocabulary, config.positions.longest)
-    model, _ = write_names(checkpoint.weights, config, GPT2)
-    write_json(folder / "config.json", decoders.decoder_facts(config, body, tokenizer))
-    write_json(folder / GENERATION, decoders.generation_facts(tokenizer))
+    model, _ = write_names(checkpoint.weights, config, family)
+    ids = None if tokenizer is None else tokenizer.ids
+    words = {**family.words(config), "pad": ids and ids.pad}
+    own = (ids.end,) if ids is not None and ids.end is not None else ()
+    every = [*own, *checkpoint.conventions.ends]
+    ends = {
+        "bos_token_id": ids and ids.start,
+        "eos_token_id": every if len(every) > 1 else next(iter(every), None),
+    }
+    facts = {
+        "model_type": family.name,
+        "architectures": [family.architectures[0]],
+        **{key: words[word] for word, key in family.keys.items() if word in words},
+        **ends,
+        "tie_word_embeddings": config.tied,
+        "dtype": "float32",
+    }
+    write_json(folder / "config.json", facts)
+    write_json(folder / GENERATION, ends)
     write_tensors(folder / WEIGHTS, model)
     if tokenizer is not None:
-        write_tokenizer(folder, tokenizer, longest=checkpoint.longest, segments=False, framed=False)
-    _open_to_all(folder)
+        begins = checkpoint.conventions.begins is True
+        most = checkpoint.longest
+        write_tokenizer(folder, tokenizer, longest=most, segments=False, framed=False, begins=begins)
+        write_conventions(folder, checkpoint.conventions)
+    open_to_all(folder)
 
 
 def _write_translator(checkpoint: TranslatorCheckpoint, folder: Path) -> None:
-    family = translators.translator_family(checkpoint)
-    model, _ = write_names(checkpoint.weights, checkpoint.config, family)
-    write_json(folder / "config.json", translators.translator_facts(checkpoint, family))
-    search = generation_facts(checkpoint, checkpoint.tokenizer, family.name, checkpoint.longest)
-    write_json(folder / GENERATION, search)
-    write_tensors(folder / WEIGHTS, translators.their_shapes(model))
-    write_pieces(
-        folder,
-        checkpoint.tokenizer,
-        family,
-        longest=checkpoint.longest,
-        languages=checkpoint.languages,
-        source_language=checkpoint.source_language,
+    config, tokenizer = checkpoint.config, checkpoint.tokenizer
+    family = next(each for each in TRANSLATORS if each.claims(config))
+    family.check(checkpoint)
+    model, _ = write_names(checkpoint.weights, config, family)
+    facts = {
+        "model_type": family.name,
+        "architectures": [family.architecture],
+        **{family.keys[word]: value for word, value in family.words(checkpoint).items()},
+        "is_encoder_decoder": True,
+        "tie_word_embeddings": True,
+        "dtype": "float32",
+    }
+    write_json(folder / "config.json", facts)
+    longest = checkpoint.longest
+    search = generation_facts(
+        checkpoint, tokenizer, longest=longest, before=family.before, never=family.never
     )
-    _open_to_all(folder)
+    write_json(folder / GENERATION, search)
+    write_tensors(folder / WEIGHTS, family.theirs(model))
+    write_pieces(folder, tokenizer, family.write_pieces(folder, checkpoint), longest=longest)
+    open_to_all(folder)
 
 
 def _check_sizes(checkpoint: Checkpoint | DecoderCheckpoint, vocabulary: int, positions: int) -> None:
@@ -355,27 +478,14 @@ def _check_sizes(checkpoint: Checkpoint | DecoderCheckpoint, vocabulary: int, po
         raise HubError(f"longest={checkpoint.longest} must be from 1 to {positions} positions")
 
 
-def _open_to_all(folder: Path) -> None:
-    for path in folder.rglob(WEIGHTS):  # safetensors lets nobody else read its files
-        path.chmod((folder / "config.json").stat().st_mode)
-
-
 def _compare(meant: Checkpoint, written: Checkpoint) -> None:
     """What cannot be read from the folder any more is not its business: dropout and first values."""
-    _compare_weights(meant.weights, written.weights)
+    compare_weights(meant.weights, written.weights)
     labels = written.labels if isinstance(meant.config.head, ClassifyConfig | TagConfig) else ()
-    if meant.longest != written.longest or (meant.labels and meant.labels != labels):
+    if (meant.longest, meant.activation) != (written.longest, written.activation) or (
+        meant.labels and meant.labels != labels
+    ):
         raise HubError("what was written reads back with other lengths or labels; please report it")
-
-
-def _compare_weights(meant: Mapping[str, Tensor], written: Mapping[str, Tensor]) -> None:
-    differ = [
-        name
-        for name, weight in meant.items()
-        if name not in written or not torch.equal(weight.detach().cpu().float(), written[name])
-    ]
-    if differ or meant.keys() != written.keys():
-        raise HubError(f"what was written reads back differently: {differ[:3]}; please report it")
 
 
 def _compare_ids(meant: DecoderCheckpoint, written: DecoderCheckpoint) -> None:
@@ -384,5 +494,6 @@ def _compare_ids(meant: DecoderCheckpoint, written: DecoderCheckpoint) -> None:
         same = a is b
     else:
         same = a.vocabulary == b.vocabulary and (a.ids.start, a.ids.end) == (b.ids.start, b.ids.end)
+    same = same and (a is None or meant.conventions in (written.conventions, Conventions()))
     if not same or (a is not None and meant.longest != written.longest):
         raise HubError("what was written reads back with other lengths or tokens; please report it")

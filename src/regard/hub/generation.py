@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from regard.hub.families import MARIAN
+from regard.hub.facts import Facts
 from regard.hub.files import HubError, HubWarning, read_table_if_there
-from regard.hub.reading import Facts
+from regard.hub.names import Family
 from regard.text import Tokenizer
 
 FILE = "generation_config.json"
@@ -55,7 +55,7 @@ class Search:
 class _Settings:
     """The tables of both files; errors name the one that a value is from."""
 
-    def __init__(self, folder: Path, facts: Facts) -> None:
+    def __init__(self, folder: Path, facts: Facts[Family]) -> None:
         self.path, self._older = folder / FILE, facts
         self._own = read_table_if_there(self.path)
         self.table: Mapping[str, Any] = {**facts.table, **self._own}
@@ -78,8 +78,9 @@ class _Settings:
         return None if value is None else float(value)
 
 
-def read_search(folder: Path, facts: Facts, tokenizer: Tokenizer) -> Search:
-    settings, before = _Settings(folder, facts), _before(facts.family.name)
+def read_search(folder: Path, facts: Facts[Family], tokenizer: Tokenizer, *, before: int) -> Search:
+    """`before`: how many tokens of theirs stand before what is written."""
+    settings = _Settings(folder, facts)
     stopping = settings.table.get("early_stopping")
     if stopping not in (None, True, False, "never"):
         raise settings.wrong("early_stopping", "true, false or 'never'")
@@ -102,11 +103,6 @@ def read_search(folder: Path, facts: Facts, tokenizer: Tokenizer) -> Search:
     )
 
 
-def _before(family: str) -> int:
-    """Tokens of theirs before what is written: the start, and M2M100's language."""
-    return 1 if family == MARIAN.name else 2
-
-
 def _warn(settings: _Settings, tokenizer: Tokenizer) -> None:
     table = settings.table
     left = [key for key, plain in _OTHERS.items() if table.get(key) is not None and table[key] not in plain]
@@ -123,10 +119,12 @@ def _warn(settings: _Settings, tokenizer: Tokenizer) -> None:
         )
 
 
-def generation_facts(search: Search, tokenizer: Tokenizer, family: str, longest: int) -> dict[str, Any]:
+def generation_facts(
+    search: Search, tokenizer: Tokenizer, *, longest: int, before: int, never: bool
+) -> dict[str, Any]:
     """What generation_config.json says: where a translation begins and ends, what is never written, and how
-    it is searched for."""
-    tokens, before = tokenizer.target.ids, _before(family)
+    it is searched for. With `never`, the pad token is forbidden there."""
+    tokens = tokenizer.target.ids
     maximum = longest if search.maximum is None else search.maximum
     facts: dict[str, Any] = {
         "decoder_start_token_id": tokens.start,
@@ -144,4 +142,4 @@ def generation_facts(search: Search, tokenizer: Tokenizer, family: str, longest:
         facts["no_repeat_ngram_size"] = search.no_repeat
     if search.repetition_penalty not in (None, 1.0):
         facts["repetition_penalty"] = search.repetition_penalty
-    return {**facts, "bad_words_ids": [[tokens.pad]]} if family == MARIAN.name else facts
+    return {**facts, "bad_words_ids": [[tokens.pad]]} if never else facts

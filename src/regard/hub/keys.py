@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.hub.families import TABLES
 from regard.hub.files import HubError
+from regard.hub.names import TABLES
 
 _CODE = ("auto_map", "trust_remote_code", "custom_pipelines", "custom_pipeline")
 _ONLY: dict[str, tuple[Any, ...]] = {

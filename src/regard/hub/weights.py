@@ -8,12 +8,14 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from regard.hub.families import CLASSIFIERS, DENSE, Family
+from regard.hub.family import EncoderFamily
 from regard.hub.files import HubError, HubWarning, as_float32
+from regard.hub.names import DENSE, Family
 from regard.models.decoder import Decoder
 from regard.models.headed import Headed, HeadedConfig
 from regard.models.seq2seq import Seq2Seq
 from regard.settings.models import ClassifyConfig, DecoderConfig, MaskedConfig, Seq2SeqConfig
+from regard.settings.network import TransformerConfig
 
 Config = HeadedConfig | DecoderConfig | Seq2SeqConfig
 
@@ -79,6 +81,17 @@ def shapes(config: Config) -> dict[str, torch.Size]:
         return {name: parameter.shape for name, parameter in _model(config).named_parameters()}
 
 
+def parts(name: str, rows: int, count: int, config: Config) -> list[int]:
+    """The rows of each of `count` matrices that lie one under the other in one of ours: equally many, unless
+    keys and values have fewer heads than queries."""
+    body = config.body if isinstance(config, DecoderConfig) else None
+    if count == 3 and isinstance(body, TransformerConfig) and ".attention.project." in name:
+        width = body.attention.width(config.d_model)  # type: ignore[union-attr]
+        shared = (body.attention.kv_heads or body.attention.heads) * width
+        return [rows - 2 * shared, shared, shared]
+    return [rows // max(count, 1)] * count
+
+
 def _model(config: Config) -> nn.Module:
     match config:
         case DecoderConfig():
@@ -96,9 +109,9 @@ def head_names(config: Config, family: Family) -> str:
     if isinstance(config, DecoderConfig):
         return "language"
     head = config.head
-    if isinstance(head, ClassifyConfig) and (head.pool.kind, head.inner) != CLASSIFIERS[family.name]:
+    if isinstance(head, ClassifyConfig) and isinstance(family, EncoderFamily) and not family.classifies(head):
         return "scored"
-    return head.kind
+    return str(head.kind)
 
 
 def read_weights(
@@ -125,17 +138,17 @@ def read_weights(
         if name in fresh:
             continue
         names, transposed = family.foreign(name, kind)
-        part = torch.Size((shape[0] // len(names), *shape[1:]))
-        part = part[::-1] if transposed else part
-        for each in names:
+        for each, rows in zip(names, parts(name, shape[0], len(names), config), strict=True):
+            part = torch.Size((rows, *shape[1:]))
+            part = part[::-1] if transposed else part
             if tensors[each].shape != part:
                 raise HubError(
                     f"{where}: {each} is {list(tensors[each].shape)}, but config.json makes it {list(part)}; "
                     "copy the folder anew"
                 )
-        parts = [as_float32(tensors.pop(each), each, where) for each in names]
-        parts = [each.t().contiguous() for each in parts] if transposed else parts
-        weights[name] = parts[0] if len(parts) == 1 else torch.cat(parts)
+        held = [as_float32(tensors.pop(each), each, where) for each in names]
+        held = [each.t().contiguous() for each in held] if transposed else held
+        weights[name] = held[0] if len(held) == 1 else torch.cat(held)
     if fresh and isinstance(config, HeadedConfig):
         first = dict(Headed(config).named_parameters())
         weights |= {name: first[name].detach() for name in fresh}
@@ -185,7 +198,8 @@ def write_names(
                 f"{list(wanted[name])}"
             )
         names, transposed = family.foreign(name, kind)
-        for each, part in zip(names, tensor.chunk(len(names)), strict=True):
+        cut = tensor.split(parts(name, len(tensor), len(names), config)) if names else ()
+        for each, part in zip(names, cut, strict=True):
             if each.startswith(DENSE):
                 dense[each.removeprefix(DENSE)] = part
             else:

@@ -1,10 +1,14 @@
 """From a configuration of ours to a config.json of Hugging Face, where a family has such a shape."""
 
-import warnings
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
-from regard.hub.families import BERT, CLASSIFIERS, DISTILBERT, ROBERTA, TABLES, Family
-from regard.hub.files import HubError, HubWarning
+from regard.hub.facts import Facts
+from regard.hub.family import EncoderFamily
+from regard.hub.files import HubError
+from regard.hub.names import TABLES
 from regard.hub.reading import Problem
 from regard.hub.weights import head_names
 from regard.models.headed import HeadedConfig
@@ -20,72 +24,15 @@ from regard.settings.models import (
 from regard.settings.network import TransformerConfig
 from regard.text import Tokenizer
 
-_ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "relu": "relu"}
+ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "relu": "relu"}
 _PROBLEMS = {ours: theirs for theirs, ours in TABLES["config"]["problems"].items()}
 _ENDINGS = {kind: ending for ending, kind in TABLES["config"]["endings"].items()}
 
 
+_NO_NETWORK = ("dropout", "initial", "kernel")
+"""Settings that a trained model does not depend on."""
 POOLED = ("first", "mean", "max", "last")
 """What sentence-transformers has, around any family."""
-
-
-def family_of(config: HeadedConfig, tokenizer: Tokenizer) -> Family:
-    """The family that has this shape; an error names the setting that none has, and the one that would do."""
-    encoder = config.encoder
-    body = _check_encoder(encoder)
-    if encoder.positions.first:
-        family = ROBERTA
-        pad = tokenizer.ids.pad
-        require(
-            pad is not None and pad + 1 == encoder.positions.first,
-            f"positions.first={encoder.positions.first}",
-            f"RoBERTa counts positions from the id of its pad token + 1, and the tokenizer's is {pad}",
-            "train with model.encoder.positions.first=0",
-        )
-        require(
-            encoder.embedding.segments > 0,
-            "embedding.segments=0",
-            "RoBERTa has one or more",
-            "train with model.encoder.embedding.segments=1",
-        )
-    elif encoder.embedding.segments == 0:
-        family = DISTILBERT
-        require(
-            not encoder.pooler,
-            "encoder.pooler=true",
-            "DistilBERT, which has no segments, has no pooler",
-            "train with model.encoder.embedding.segments=2, or without a pooler",
-        )
-        require(
-            body.norm.eps == 1e-12,
-            f"norm.eps={body.norm.eps}",
-            "DistilBERT's is 1e-12",
-            "train with model.encoder.embedding.segments=2, or with model.encoder.body.norm.eps=1e-12",
-        )
-    else:
-        family = BERT
-    _check_head(config, family, body)
-    return family
-
-
-def _check_encoder(encoder: EncoderConfig) -> TransformerConfig:
-    body, embedding = check_body(encoder), encoder.embedding
-    inner, norm = body.feed_forward, body.norm
-    normed = "train with model.encoder.embedding.normed=true"
-    require(embedding.normed, "embedding.normed=false", "they normalise the sum", normed)
-    require(
-        norm.place == "post", f"norm.place={norm.place!r}", "theirs is post", "train with model.norm=post"
-    )
-    final = "train with model.encoder.body.final_norm=false"
-    require(not body.final_norm, "body.final_norm=true", "they have none", final)
-    if inner.dropout or embedding.dropout != body.dropout:
-        warnings.warn(
-            f"the folder says dropout {body.dropout} for embedding and layers: feed_forward.dropout="
-            f"{inner.dropout} and embedding.dropout={embedding.dropout} have no place in it",
-            HubWarning,
-            stacklevel=5,
-        )
-    return body
 
 
 def check_body(config: EncoderConfig | DecoderConfig) -> TransformerConfig:
@@ -103,6 +50,12 @@ def check_body(config: EncoderConfig | DecoderConfig) -> TransformerConfig:
             f"positions.kind={positions.kind!r}",
             "theirs are learned",
             "model.positions=learned",
+        ),
+        (
+            positions.beside == "none",
+            f"positions.beside={positions.beside!r}",
+            "theirs have no bias",
+            f"{side}.positions.beside=none",
         ),
         (
             not config.embedding.scaled,
@@ -136,13 +89,15 @@ def check_body(config: EncoderConfig | DecoderConfig) -> TransformerConfig:
             "model.score=scaled",
         ),
         (
-            inner.activation in _ACTIVATIONS,
+            inner.activation in ACTIVATIONS,
             f"feed_forward.activation={inner.activation!r}",
-            f"theirs is one of {', '.join(_ACTIVATIONS)}",
+            f"theirs is one of {', '.join(ACTIVATIONS)}",
             "model.activation=gelu",
         ),
         (inner.bias, "feed_forward.bias=false", "they have biases", f"{side}.body.feed_forward.bias=true"),
         (norm.kind == "layer", f"norm.kind={norm.kind!r}", "theirs is layer", "model.norm_kind=layer"),
+        (norm.bias, "norm.bias=false", "theirs have biases", f"{side}.body.norm.bias=true"),
+        (body.first_norm, "body.first_norm=false", "theirs have one", f"{side}.body.first_norm=true"),
     ):
         require(holds, setting, rule, f"train with {remedy}")
     require(
@@ -153,42 +108,91 @@ def check_body(config: EncoderConfig | DecoderConfig) -> TransformerConfig:
     return body
 
 
-def _check_head(config: HeadedConfig, family: Family, body: TransformerConfig) -> None:
+def check_by_reading(config: HeadedConfig, family: EncoderFamily, tokenizer: Tokenizer) -> None:
+    """What config.json would say is read again: a setting that is another one then has no place in it."""
+    side = config.encoder
+    if not isinstance(side.body, TransformerConfig):
+        kind, remedy = "body.kind='recurrent'", "train another preset, as model.preset=small"
+        raise _refused(kind, "theirs are Transformers", remedy)
+    table = config_facts(config, family, tokenizer, (), "single")
+    facts = Facts(Path("config.json"), table, family)
+    for path, ours, theirs in differing(side, family.read(facts, False)):
+        require(
+            False,
+            f"{path}={ours!r}",
+            f"{family.stem}'s is {theirs!r}",
+            f"train with model.encoder.{path}={theirs!r}",
+        )
+
+
+def differing(ours: Any, theirs: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """The settings in which two configurations are not the same network."""
+    for field in fields(ours):
+        if field.name in _NO_NETWORK:
+            continue
+        own, other = getattr(ours, field.name), getattr(theirs, field.name)
+        name = f"{path}.{field.name}" if path else field.name
+        if is_dataclass(own) and type(own) is type(other):
+            yield from differing(own, other, name)
+        elif own != other:
+            yield name, own, other
+
+
+def check_head(config: HeadedConfig, family: EncoderFamily) -> None:
+    """What the heads of a family are not."""
+    body = config.encoder.body
+    if not isinstance(body, TransformerConfig):
+        raise TypeError("the check of the body has let a recurrent one through")
     match config.head:
         case MaskedConfig() as head:
-            activation = "gelu" if family is ROBERTA else body.feed_forward.activation
+            activation = family.masked_activation or body.feed_forward.activation
             require(
-                head.activation == activation,
+                activation in ("own", head.activation),
                 f"head.activation={head.activation!r}",
                 f"{family.stem}'s would be {activation}",
                 f"train with model.activation={head.activation}",
             )
+            biased = "head.dense.bias" in {*_named(family, "masked")}
+            require(
+                head.bias == biased,
+                f"head.bias={str(head.bias).lower()}",
+                f"{family.stem}'s has {'biases' if biased else 'none'}",
+                f"start from a {family.stem} folder",
+            )
             eps = f"train with model.encoder.body.norm.eps={head.eps}"
             require(head.eps == body.norm.eps, f"head.eps={head.eps}", f"theirs is {body.norm.eps}", eps)
             require(
-                not head.next_sentence or family is BERT,
+                not head.next_sentence or "head.next_sentence.output.*" in family.heads["masked"],
                 "head.next_sentence=true",
                 "of the families only BERT",
                 "train with objective.next_sentence=false",
             )
         case ClassifyConfig() as head:
-            pool, inner = CLASSIFIERS[family.name]
-            if (head.pool.kind, head.inner) == (pool, inner):
+            pool, inner = family.classifier
+            if family.classifies(head):
                 return
+            require(
+                head.transform is None,
+                "head.transform",
+                f"{family.stem} classifies without one",
+                "train without it",
+            )
             other = f"head.inner={head.inner!r} behind " if head.pool.kind == pool else ""
             require(
                 head.pool.kind in POOLED,
                 f"{other}head.pool.kind={head.pool.kind!r}",
                 f"{family.stem} classifies with pool.kind={pool!r}, inner={inner!r}; "
                 f"sentence-transformers has the pools {', '.join(POOLED)}",
-                f"train with head.pool={'pooler' if family is BERT else 'mean'}",
+                f"train with head.pool={'pooler' if pool == 'pooler' else 'mean'}",
             )
         case TagConfig() as head:
+            _check_transform(head, family)
             words = f"head.words={head.words!r}"
             require(head.words == "first", words, "there, tokens are tagged", "train with head.words=first")
         case SpanConfig() as head:
+            _check_transform(head, family)
             require(
-                not head.dropout or family is DISTILBERT,
+                not head.dropout or "span" in family.dropouts,
                 f"head.dropout={head.dropout}",
                 "of the families only DistilBERT has some before its answers",
                 "train with head.dropout=0",
@@ -200,6 +204,21 @@ def _check_head(config: HeadedConfig, family: Family, body: TransformerConfig) -
                 f"sentence-transformers has {', '.join(POOLED)}",
                 "train with head.pool=mean",
             )
+
+
+def _check_transform(head: TagConfig | SpanConfig, family: EncoderFamily) -> None:
+    has = head.transform is not None
+    require(
+        has == family.transformed,
+        "head.transform" if has else "a head without head.transform",
+        f"{family.stem}'s has {'one' if family.transformed else 'none'}",
+        f"train {'with' if family.transformed else 'without'} it",
+    )
+
+
+def _named(family: EncoderFamily, kind: str) -> list[str]:
+    """Our names of a head's parameters, one by one."""
+    return [name.replace("*", each) for name in family.heads[kind] for each in ("weight", "bias")]
 
 
 def require(holds: bool, setting: str, rule: str, remedy: str) -> None:
@@ -215,22 +234,26 @@ def _refused(setting: str, rule: str, remedy: str) -> HubError:
 
 
 def config_facts(
-    config: HeadedConfig, family: Family, tokenizer: Tokenizer, labels: tuple[str, ...], problem: Problem
+    config: HeadedConfig,
+    family: EncoderFamily,
+    tokenizer: Tokenizer,
+    labels: tuple[str, ...],
+    problem: Problem,
 ) -> dict[str, Any]:
     """What config.json says."""
     encoder, head = config.encoder, config.head
     body = encoder.body
     if not isinstance(body, TransformerConfig):
-        raise TypeError("family_of has let a recurrent body through")
+        raise TypeError("the check of the family has let a recurrent body through")
     kind = "embed" if head_names(config, family) == "scored" else head.kind
     ending = "ForPreTraining" if isinstance(head, MaskedConfig) and head.next_sentence else _ENDINGS[kind]
-    words = {
+    words: dict[str, Any] = {
         "vocabulary": encoder.vocabulary,
         "d_model": encoder.d_model,
         "layers": body.layers,
         "heads": body.attention.heads,
         "d_ff": body.feed_forward.d_ff or 4 * encoder.d_model,
-        "activation": _ACTIVATIONS[body.feed_forward.activation],
+        "activation": ACTIVATIONS.get(body.feed_forward.activation),
         "dropout": body.dropout,
         "attention_dropout": body.attention.dropout,
         "rows": encoder.positions.longest + encoder.positions.first,
@@ -239,10 +262,9 @@ def config_facts(
         "std": encoder.initial.std,
         "pad": tokenizer.ids.pad,
     }
-    if isinstance(head, ClassifyConfig) or (isinstance(head, TagConfig) and family is not DISTILBERT):
-        words["head_dropout"] = head.dropout
-    if isinstance(head, SpanConfig):
-        words["span_dropout"] = head.dropout
+    if isinstance(head, ClassifyConfig | TagConfig | SpanConfig) and head.kind in family.dropouts:
+        words.setdefault(family.dropouts[head.kind], head.dropout)
+    words.update(family.words(config))
     facts: dict[str, Any] = {
         "model_type": family.name,
         "architectures": [f"{family.stem}{ending}"],
@@ -252,9 +274,7 @@ def config_facts(
         "tie_word_embeddings": not isinstance(head, MaskedConfig) or head.tied,
         "dtype": "float32",
     }
-    if family is not DISTILBERT:
-        facts["position_embedding_type"] = "absolute"
-    return {**facts, **_label_facts(config, labels, problem)}
+    return {**facts, **family.says, **_label_facts(config, labels, problem)}
 
 
 def _label_facts(config: HeadedConfig, labels: tuple[str, ...], problem: Problem) -> dict[str, Any]:

@@ -34,8 +34,8 @@ from regard.tasks.registry import read_recipe, task_of
 from regard.tasks.run import fit, prepare
 from regard.train.ranks import Ranks
 from regard.train.report import read_log
+from regard.train.resume import find
 from regard.train.signals import listening
-from regard.train.trainer import CHECKPOINT
 
 DONE = "run.json"
 LAB = "lab.json"
@@ -246,7 +246,7 @@ def train_one(plan: Plan) -> Run | None:
     settings += _spent(plan.recipe, settings, plan.budget, plan.device)
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "said.txt").open("a", encoding="utf-8") as said, _memory(plan.device) as most:
-        begun = (folder / CHECKPOINT).exists()
+        begun = find(folder) is not None
         outcome = fit(
             plan.recipe,
             *settings,

@@ -19,7 +19,7 @@ from regard.tasks.run import prepare
 from regard.text.phrasebook import write
 from regard.train.checkpoint import read
 from regard.train.ranks import Ranks
-from regard.train.trainer import CHECKPOINT
+from regard.train.resume import CHECKPOINT
 
 RESUMED = "a resumed training = an uninterrupted one"
 STEPS, KILLED = 8, 5

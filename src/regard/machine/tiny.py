@@ -40,6 +40,7 @@ from regard.tasks.classification.classifier import Classifier
 from regard.tasks.embedding.embedder import Embedder
 from regard.tasks.language.generator import Generator
 from regard.tasks.pretraining.filler import Filler
+from regard.tasks.reranking.reranker import Reranker
 from regard.tasks.tagging.tagger import Tagger
 from regard.tasks.translation.translator import Translator
 from regard.text import Tokenizer, TokenizerConfig
@@ -88,6 +89,7 @@ ENCODERS: dict[str, tuple[Shape, HeadConfig]] = {
     "tagger": ((CLASSIC, "relative"), TagConfig(tags=len(LABELS))),
     "answerer": ((WINDOW, "fraction"), SpanConfig()),
     "embedder": ((MODERN, "rotary"), EmbedConfig()),
+    "reranker": ((CLASSIC, "learned"), ClassifyConfig(labels=1)),
 }
 EXPORTED = ("translator", "language model", "classifier")
 """One of each make: writing a graph takes seconds."""
@@ -119,6 +121,8 @@ def _predictors(tokenizer: Tokenizer) -> Iterator[tuple[str, Predictor]]:
         headed = Headed(HeadedConfig(encoder=_encoder(size, shape), head=head))
         reader = Reader(headed.eval(), tokenizer, longest=LONGEST)
         match head:
+            case ClassifyConfig(labels=1):
+                yield name, Reranker(reader)
             case ClassifyConfig():
                 yield name, Classifier(reader, LABELS)
             case MaskedConfig():

@@ -8,6 +8,7 @@ import typer
 from regard.tasks.base.options import (
     FILES,
     Device,
+    Dimensions,
     Into,
     Json,
     JsonLines,
@@ -23,22 +24,89 @@ from regard.tasks.base.options import (
 @command("regard.meaning.commands", files=("encoding",))
 def search(
     model: Model,
-    corpus: Annotated[Path, typer.Argument(help="A text a line.")],
+    corpus: Annotated[Path, typer.Argument(help="A text a line; or a folder of regard corpus embed.")],
     queries: Annotated[list[str], typer.Argument(help="What is looked for.")],
     top: Annotated[int, typer.Option("--top", help="Hits for each query.")] = 5,
     kind: Annotated[
-        Literal["auto", "exact", "faiss"], typer.Option("--kind", help="auto: faiss where it pays.")
+        Literal["auto", "exact", "faiss", "ivfpq"],
+        typer.Option("--kind", help="auto: faiss where it pays; ivfpq: of a folder, the smallest."),
     ] = "auto",
     index: Annotated[
         Path | None, typer.Option("--index", help="Where the index is kept; unless given, beside the corpus.")
     ] = None,
+    rerank: Annotated[
+        Path | None, typer.Option("--rerank", help="A reranker that orders what the vectors have found.")
+    ] = None,
+    candidates: Annotated[
+        int, typer.Option("--candidates", help="With --rerank: texts that are found for it.")
+    ] = 50,
+    dimensions: Dimensions = None,
     words: Words = False,
     layer: Layer = -1,
+    prompt: Annotated[
+        str | None,
+        typer.Option(
+            "--prompt",
+            help="Which of the model's prompts stands before a query; '' for none. Unless given, query.",
+        ),
+    ] = None,
+    passage_prompt: Annotated[
+        str | None,
+        typer.Option(
+            "--passage-prompt",
+            help="The same before the texts. Unless given, document, passage or corpus: whichever there is.",
+        ),
+    ] = None,
     as_json: Json = False,
     precision: Precision = None,
     device: Device = "auto",
 ) -> None:
     """Find the texts that mean what a query means; with --words, words: "the *bank* of the river"."""
+
+
+@command("regard.meaning.mining", files=("encoding", "separator"))
+def mine_negatives(
+    model: Model,
+    out_file: Annotated[Path, typer.Option("--out", help="JSON lines: query, positive, negatives, scores.")],
+    pairs: Annotated[
+        Path | None, typer.Option("--pairs", help="A table of queries and texts that answer them.")
+    ] = None,
+    query_column: Annotated[
+        str, typer.Option("--query-column", help="Of --pairs: a name, or a number from 0.")
+    ] = "query",
+    positive_column: Annotated[
+        str, typer.Option("--positive-column", help="Of the texts that answer, likewise.")
+    ] = "positive",
+    queries: Annotated[
+        Path | None, typer.Option("--queries", help="Instead of --pairs, with --qrels: BEIR's or TREC's.")
+    ] = None,
+    qrels: Annotated[Path | None, typer.Option("--qrels", help="Which text answers which query.")] = None,
+    corpus: Annotated[
+        Path | None,
+        typer.Option("--corpus", help="What is searched: BEIR's JSON lines, id and text, or a text a line."),
+    ] = None,
+    negatives: Annotated[int, typer.Option("--negatives", help="For each query.")] = 7,
+    skip: Annotated[
+        int, typer.Option("--skip", help="Pass over so many of the nearest: they may be answers too.")
+    ] = 0,
+    among: Annotated[int, typer.Option("--among", help="Look at so many of the nearest.")] = 100,
+    margin: Annotated[
+        float | None, typer.Option("--margin", help="Negatives score so much less than the positive.")
+    ] = None,
+    relative: Annotated[
+        float | None, typer.Option("--relative-margin", help="The same as a share of its score: 0.05.")
+    ] = None,
+    choose: Annotated[
+        Literal["first", "any"], typer.Option("--choose", help="The hardest, or any, by --seed.")
+    ] = "first",
+    seed: Annotated[int, typer.Option("--seed", help="Of --choose any.")] = 0,
+    rerank: Annotated[
+        Path | None, typer.Option("--rerank", help="A reranker whose scores are compared, and written.")
+    ] = None,
+    precision: Precision = None,
+    device: Device = "auto",
+) -> None:
+    """Find texts that are near a query and do not answer it, to train a reranker with."""
 
 
 @command("regard.meaning.commands", files=("encoding",))
@@ -109,4 +177,4 @@ def answer(
     """Answer questions with stretches of a text."""
 
 
-COMMANDS = (answer, search, cluster, context)
+COMMANDS = (answer, search, mine_negatives, cluster, context)

@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import Any, Literal
 
 from rich.console import Console
 
@@ -19,6 +21,7 @@ from regard.tasks.base.formats import AS_NAMED, FileOptions
 from regard.tasks.base.lines import incoming
 from regard.tasks.base.terminal import counting, say
 from regard.tasks.embedding.embedder import open_embedder
+from regard.tasks.reranking.reranker import open_reranker
 
 
 def search(
@@ -27,27 +30,51 @@ def search(
     queries: Sequence[str],
     *,
     top: int,
-    kind: Wanted,
+    kind: Wanted | Literal["ivfpq"],
     index: Path | None,
+    rerank: Path | None = None,
+    candidates: int = 50,
+    dimensions: int | None = None,
     device: str,
     precision: Precision | None = None,
     words: bool = False,
     layer: int = -1,
+    prompt: str | None = None,
+    passage_prompt: str | None = None,
     as_json: bool,
     console: Console,
     files: FileOptions = AS_NAMED,
 ) -> None:
-    """The lines of a corpus that mean what a query means; with `words`, its words."""
+    """The lines of a corpus that mean what a query means, in order by a reranker, if one is given; with
+    `words`, its words."""
+    if words and (rerank is not None or dimensions is not None):
+        raise ConfigError("--rerank and --dimensions are for texts: leave them out with --words")
+    if candidates < 1:
+        raise ConfigError(f"--candidates {candidates}: give 1 or more")
     if words:
         word_level.search_words(
             model, corpus, queries, top=top, layer=layer, device=device, as_json=as_json, console=console,
             encoding=files.encoding,
         )  # fmt: skip
         return
+    if corpus.is_dir():  # of shards, by regard.corpus, which stands above
+        in_shards = import_module("regard.corpus.search").search
+        how: Any = {"device": device, "precision": precision, "as_json": as_json, "console": console}
+        if passage_prompt is not None:
+            raise ConfigError(
+                "--passage-prompt: a folder of vectors has its prompt, regard corpus embed --prompt"
+            )
+        in_shards(model, corpus, queries, top=top, kind=kind, prompt=prompt, **how)
+        return
+    if kind == "ivfpq":
+        raise ConfigError(f"--kind ivfpq is for a folder of regard corpus embed, but {corpus} is a file")
     found = open_corpus(
-        model, corpus, kind=kind, index=index, device=device, precision=precision, encoding=files.encoding
-    )
-    for query, hits in zip(queries, found.search(queries, top), strict=True):
+        model, corpus, kind=kind, index=index, device=device, precision=precision, encoding=files.encoding,
+        prompt=prompt, passage_prompt=passage_prompt, dimensions=dimensions,
+    )  # fmt: skip
+    reranker = None if rerank is None else open_reranker(rerank, device=device, precision=precision)
+    every = found.search(queries, top, reranker=reranker, candidates=candidates)
+    for query, hits in zip(queries, every, strict=True):
         if as_json:
             plain = [{**hit._asdict(), "line": found.lines[hit.row]} for hit in hits]
             say(console, json.dumps({"query": query, "hits": plain}, ensure_ascii=False))

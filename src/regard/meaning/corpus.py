@@ -13,6 +13,7 @@ from regard.tasks.base.faster import Precision
 from regard.tasks.base.lines import incoming
 from regard.tasks.base.terminal import counting
 from regard.tasks.embedding.embedder import Embedder, open_embedder
+from regard.tasks.reranking.reranker import Reranker
 from regard.text import DataError, Origin
 from regard.text.charsets import is_utf8
 
@@ -23,10 +24,27 @@ class Corpus:
     embedder: Embedder
     lines: Sequence[int]
     """Where each text of the index stands in the file, from 1: empty lines are no texts."""
+    prompt: str | None = None
+    """The one before queries; None: the model's own for what is asked."""
+    dimensions: int | None = None
+    """Of the vectors, where not all are taken."""
 
-    def search(self, queries: Sequence[str], top: int) -> list[list[Hit]]:
-        """The nearest texts of each query, the nearest first."""
-        return self.index.search(self.embedder.embed([*queries]), top)
+    def search(
+        self, queries: Sequence[str], top: int, *, reranker: Reranker | None = None, candidates: int = 50
+    ) -> list[list[Hit]]:
+        """The nearest texts of each query, the nearest first. With a reranker, the nearest `candidates`, or
+        `top` if that is more, are put in order by it, and their scores are its own."""
+        prompt = self.embedder.prompt_of("query") if self.prompt is None else self.prompt
+        vectors = self.embedder.embed([*queries], prompt=prompt, dimensions=self.dimensions)
+        if reranker is None:
+            return self.index.search(vectors, top)
+        found = self.index.search(vectors, max(top, candidates))
+        return [_reranked(reranker, *each, top) for each in zip(queries, found, strict=True)]
+
+
+def _reranked(reranker: Reranker, query: str, hits: Sequence[Hit], top: int) -> list[Hit]:
+    ranked = reranker.rerank(query, [hit.text for hit in hits], top=top)
+    return [Hit(hits[each.row].row, each.text, each.score) for each in ranked]
 
 
 def open_corpus(
@@ -38,9 +56,18 @@ def open_corpus(
     device: str = "auto",
     precision: Precision | None = None,
     encoding: str = "utf-8",
+    prompt: str | None = None,
+    passage_prompt: str | None = None,
+    dimensions: int | None = None,
 ) -> Corpus:
-    """`model` is an embedder's folder, `index` where the index is kept."""
+    """`model` is an embedder's folder, `index` where the index is kept. Prompts are those of the model for
+    what is asked and what is searched, unless others are named."""
     embedder = open_embedder(model, device=device, precision=precision)
+    if passage_prompt is None:
+        passage_prompt = embedder.prompt_of("passage")
+    before = embedder.prompt_text(passage_prompt)
+    if prompt is not None:
+        embedder.prompt_text(prompt)  # which refuses one that is none
     lines = enumerate(incoming(str(corpus), encoding), 1)
     numbered = [(line, text) for line, text in lines if text.strip()]
     if not numbered:
@@ -49,11 +76,17 @@ def open_corpus(
     def build() -> Index:
         texts = [text for _, text in numbered]
         with counting("lines", total=len(texts)) as advance:
-            return Index.build(texts, embedder.embed(texts, progress=advance), kind=kind)
+            return Index.build(
+                texts,
+                embedder.embed(texts, prompt=passage_prompt, dimensions=dimensions, progress=advance),
+                kind=kind,
+            )
 
     made = f"{kind} int8" if precision == "int8" else kind
     made += "" if is_utf8(encoding) else f" {encoding}"
+    made += "" if dimensions is None else f" {dimensions} numbers"
+    made += f" {before!r}" if before else ""
     files = [path for name in ("config.json", "model.safetensors") if (path := model / name).exists()]
     folder = index or corpus.with_name(f"{corpus.name}.index")
     found = Index.open_or_build(folder, fingerprint([corpus, *files], made), build)
-    return Corpus(found, embedder, [line for line, _ in numbered])
+    return Corpus(found, embedder, [line for line, _ in numbered], prompt, dimensions)

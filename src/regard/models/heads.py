@@ -6,6 +6,7 @@
     tag            a score for each tag, for each token, or for each word in one vector
     span           two scores for each token: an answer begins here, it ends here     Devlin et al. 2019, 4.2
     embed          a sequence in one vector, of length 1 if wanted
+    transform      norm(gelu(W x)) before the scores of any of them                   Warner et al. 2024
 
 Language models score by `regard.nn.embedding.VocabularyHead`.
 """
@@ -24,6 +25,7 @@ from regard.models.encoder import Encoder
 from regard.nn import Stream
 from regard.nn.embedding import VocabularyHead
 from regard.nn.initialize import initialize
+from regard.nn.layers import activate
 from regard.nn.pooling import AttentionPooling, Pooler, pool_ends, pool_first, pool_last, pool_max, pool_mean
 from regard.plugins import Registry
 from regard.settings.models import (
@@ -33,6 +35,7 @@ from regard.settings.models import (
     PoolConfig,
     SpanConfig,
     TagConfig,
+    TransformConfig,
 )
 from regard.settings.network import InitialConfig
 
@@ -70,6 +73,23 @@ class Pool(nn.Module):
                 return cast(Pooler, self.pooler)(x, layout)
 
 
+class Transform(nn.Module):
+    """norm(activation(W x)), for each row."""
+
+    def __init__(self, d_model: int, config: TransformConfig) -> None:
+        super().__init__()
+        self.activation = config.activation
+        self.dense = nn.Linear(d_model, d_model, bias=False)
+        self.norm = nn.LayerNorm(d_model, eps=config.eps, bias=False)
+
+    def forward(self, x: Float[Tensor, "rows d_model"]) -> Float[Tensor, "rows d_model"]:
+        return self.norm(activate(self.dense(x), self.activation))
+
+
+def _transform(d_model: int, config: TransformConfig | None) -> nn.Module:
+    return nn.Identity() if config is None else Transform(d_model, config)
+
+
 class MaskedHead(nn.Module):
     """Give it the states of the masked positions only."""
 
@@ -86,8 +106,8 @@ class MaskedHead(nn.Module):
         """`embedding` is the one that it shares, if it is tied; `pooler` is for the next sentence."""
         super().__init__()
         self.activation = config.activation
-        self.dense = nn.Linear(d_model, d_model)
-        self.norm = nn.LayerNorm(d_model, eps=config.eps)
+        self.dense = nn.Linear(d_model, d_model, bias=config.bias)
+        self.norm = nn.LayerNorm(d_model, eps=config.eps, bias=config.bias)
         self.vocabulary = VocabularyHead(
             vocabulary, d_model, bias=True, tied=embedding if config.tied else None
         )
@@ -105,16 +125,7 @@ class MaskedHead(nn.Module):
 
     def before(self, x: Stream) -> Stream:
         """What the scores are made of."""
-        return self.norm(self._activate(self.dense(x)))
-
-    def _activate(self, x: Stream) -> Stream:
-        match self.activation:
-            case "gelu":
-                return F.gelu(x)
-            case "gelu_tanh":
-                return F.gelu(x, approximate="tanh")
-            case "relu":
-                return F.relu(x)
+        return self.norm(activate(self.dense(x), self.activation))
 
     def follows(self, x: Stream, layout: Layout) -> Float[Tensor, "sequences 2"]:
         """Does the second sentence follow the first? Score 0 says that it does, as in BERT."""
@@ -138,16 +149,20 @@ class ClassifyHead(nn.Module):
         self.inner = config.inner
         self.pool = Pool(d_model, config.pool, pooler)
         self.dense = None if config.inner == "none" else nn.Linear(d_model, d_model)
+        self.transform = _transform(d_model, config.transform)
         self.dropout = nn.Dropout(config.dropout)
         self.output = nn.Linear(d_model, config.labels)
         _initialize_apart(self, pooler, initial)
 
     def forward(self, x: Stream, layout: Layout) -> Float[Tensor, "sequences labels"]:
-        vectors = self.pool(x, layout)
+        return self.scores(self.pool(x, layout))
+
+    def scores(self, vectors: Vectors) -> Float[Tensor, "sequences labels"]:
+        """Of sequences that are pooled already."""
         if self.dense is not None:
             inner = self.dense(vectors)
             vectors = torch.tanh(inner) if self.inner == "tanh" else F.relu(inner)
-        return self.output(self.dropout(vectors))
+        return self.output(self.dropout(self.transform(vectors)))
 
 
 class TagHead(nn.Module):
@@ -156,6 +171,7 @@ class TagHead(nn.Module):
     def __init__(self, d_model: int, config: TagConfig, *, initial: InitialConfig | None = None) -> None:
         super().__init__()
         self.words = config.words
+        self.transform = _transform(d_model, config.transform)
         self.dropout = nn.Dropout(config.dropout)
         self.output = nn.Linear(d_model, config.tags)
         initialize(self, initial or InitialConfig(scheme="normal"))
@@ -163,7 +179,7 @@ class TagHead(nn.Module):
     def forward(self, x: Stream, places: Int[Tensor, "tokens"] | None = None) -> Float[Tensor, "rows tags"]:
         """Row by row; with `places`, the row of the word that each token belongs to, a row for each word: the
         mean of its tokens. There are as many rows as tokens; those past the last word are zeros' scores."""
-        return self.output(self.dropout(x if places is None else _word_means(x, places)))
+        return self.output(self.dropout(self.transform(x if places is None else _word_means(x, places))))
 
 
 def _word_means(x: Stream, places: Int[Tensor, "tokens"]) -> Stream:
@@ -178,12 +194,13 @@ class SpanHead(nn.Module):
 
     def __init__(self, d_model: int, config: SpanConfig, *, initial: InitialConfig | None = None) -> None:
         super().__init__()
+        self.transform = _transform(d_model, config.transform)
         self.dropout = nn.Dropout(config.dropout)
         self.output = nn.Linear(d_model, 2)
         initialize(self, initial or InitialConfig(scheme="normal"))
 
     def forward(self, x: Stream) -> Float[Tensor, "tokens 2"]:
-        return self.output(self.dropout(x))
+        return self.output(self.dropout(self.transform(x)))
 
 
 class EmbedHead(nn.Module):

@@ -51,7 +51,7 @@ class DecoderPasses:
             [each.products for each in products],
             [weight.detach() for norm in norms for weight in norm.parameters()],
         )
-        self._passes = native.Passes(
+        self.passes = native.Passes(
             layers,
             last,
             pre=stack.each[0].attention_residual.place == "pre",
@@ -77,18 +77,16 @@ class DecoderPasses:
 
     def serve(self, x: Float[Tensor, "rows d_model"]) -> bool:
         """Whether nobody would miss what happens inside: a hook, a gradient, a tracer or a compiler."""
-        return (
-            x.dtype == torch.float32
-            and not torch.is_grad_enabled()
-            and not any(self._hooks)
-            and not recorded()
-        )
+        return x.dtype == torch.float32 and self.unseen()
+
+    def unseen(self) -> bool:
+        return not torch.is_grad_enabled() and not any(self._hooks) and not recorded()
 
     def through(
         self, x: Float[Tensor, "rows d_model"], searches: Sequence[Asked]
     ) -> Float[Tensor, "rows d_model"]:
         """The layers and the final norm; the rows of all searches, one behind the other."""
-        return self._passes.through(x, searches)
+        return self.passes.through(x, searches)
 
 
 def _has_counterpart(stack: Stack) -> bool:
@@ -103,7 +101,7 @@ def _has_counterpart(stack: Stack) -> bool:
         classes = (TransformerLayer, SelfAttention, CrossAttention, FeedForward, *[Residual] * 3)
         if (*map(type, (layer, own, other, inner, *residuals)),) != classes or other is None:
             return False
-        if any(each is not None for each in (own.rotary, own.bias, own.score, other.score)):
+        if any(each is not None for each in (own.rotary, own.bias, own.score, own.query_norm, other.score)):
             return False
         if not inner.activated:  # by the product itself
             return False
@@ -116,13 +114,13 @@ def _has_counterpart(stack: Stack) -> bool:
         and all(type(each) in (PackedLinear, QuantizedLinear) for each in products)
         and all(isinstance(each.products, Panels) for each in products)
         and all(type(each) in (LayerNorm, RMSNorm) for each in norms)
-        and all(each.weight is not None and _readable(each.weight) for each in norms)
-        and all(_readable(bias) for each in norms if (bias := getattr(each, "bias", None)) is not None)
+        and all(each.weight is not None and readable(each.weight) for each in norms)
+        and all(readable(bias) for each in norms if (bias := getattr(each, "bias", None)) is not None)
         and not any(each.training for each in dropped if not isinstance(each, nn.Identity))
     )
 
 
-def _readable(weight: Tensor) -> bool:
+def readable(weight: Tensor) -> bool:
     return weight.dtype == torch.float32 and weight.device.type == "cpu" and weight.is_contiguous()
 
 

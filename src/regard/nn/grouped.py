@@ -9,7 +9,8 @@ It is one operator, so that a compiler sees a single node whatever the lengths a
 node instead of one for each call. In inference, native/attention.c takes each sequence as it
 lies, in float32 and if it was compiled: short sequences take half or a quarter of the time.
 
-It knows reach masks and grouped-query heads; bias, dropout and second derivatives are the padded kernel's.
+It knows reach masks and grouped-query heads, and in inference a bias by distance; other biases, dropout and
+second derivatives are the padded kernel's.
 """
 
 from collections.abc import Iterable
@@ -191,13 +192,59 @@ def attend_grouped(
     right = all(each.dtype == torch.float32 and each.device.type == "cpu" for each in every)
     if not (plain and whole and right and native.available()) or learned:
         return _attend_grouped(*every, query_offsets, key_offsets, before, after, scale)
-    key_bounds = key_offsets.long()
+    return (_by_c(*every, query_offsets, key_offsets, before, after, scale),)
+
+
+def _by_c(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    query_offsets: Tensor,
+    key_offsets: Tensor,
+    before: int,
+    after: int,
+    scale: float,
+    distances: Tensor | None = None,
+) -> Tensor:
+    """`distances` are added to the scores."""
+    bounds = key_offsets.long()
     asking = native.Asking(
-        query_offsets.long(), key_bounds[:-1], key_bounds.diff(), before=before, after=after
+        query_offsets.long(), bounds[:-1], bounds.diff(), before=before, after=after, distances=distances
     )
     output = queries.new_empty(len(queries), queries.shape[1], values.shape[2])
-    asking.attend(*every, output, scale)
-    return (output,)
+    asking.attend(queries, keys, values, output, scale)
+    return output
+
+
+def takes_distances(*tensors: Tensor) -> bool:
+    """Whether C adds a bias by distance to the scores of these: in inference, in float32, on the CPU."""
+    right = all(
+        type(each) is Tensor
+        and each.dtype == torch.float32
+        and each.device.type == "cpu"
+        and each.stride(-1) == 1
+        for each in tensors[:3]
+    )
+    learned = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
+    return right and not learned and not recorded() and native.available()
+
+
+def attend_by_distance(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    query_offsets: Tensor,
+    key_offsets: Tensor,
+    before: int,
+    after: int,
+    scale: float,
+    distances: Tensor,
+) -> Tensor:
+    """The same in C alone, with what is added to each score by the distance, key minus query: [heads, 2 n -
+    1] for n the longest. `takes_distances` must have said so."""
+    queries = queries if queries.stride(1) == queries.shape[2] else queries.contiguous()
+    offsets = query_offsets, key_offsets
+    return _by_c(queries, keys, values, *offsets, before, after, scale, distances.float())
 
 
 @operator("attend_grouped", "cpu")

@@ -25,7 +25,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard.layout import Layout
 from regard.nn.attention import attend
-from regard.nn.grouped import attend_grouped
+from regard.nn.grouped import attend_by_distance, attend_grouped, takes_distances
 from regard.nn.masks import FULL, Mask
 from regard.settings.network import Kernel
 
@@ -47,6 +47,7 @@ Keys = Float[Tensor, "keys kv_heads d_head"]
 Values = Float[Tensor, "keys kv_heads d_value"]
 Output = Float[Tensor, "queries heads d_value"]
 Bias = Float[Tensor, "heads longest_query longest_key"]
+Distances = Float[Tensor, "heads distances"]
 DistanceBias = Callable[[Int[Tensor, "rows key"]], Float[Tensor, "heads rows key"]]
 
 
@@ -64,11 +65,13 @@ def choose_kernel(
     d_value: int,
     mask: Mask = FULL,
     biased: bool = False,
+    compiled: bool = False,
     dropout: float = 0.0,
     wanted: Kernel | Literal["auto"] = "auto",
 ) -> Choice:
     """The fastest kernel for these facts, or the wanted one if it can do them. `device` is its type:
-    "cuda"."""
+    "cuda". `compiled` says that the bias goes by distance and that C of our own will take it
+    (`takes_distances`)."""
     refusals: dict[Kernel, str] = {}
     if d_head != d_value:
         refusals["varlen"] = refusals["grouped"] = f"d_value={d_value} differs from d_head={d_head}"
@@ -79,7 +82,9 @@ def choose_kernel(
     if mask.chosen is not None:
         refusals["varlen"] = refusals["grouped"] = "the mask is a free boolean one"
     if biased:
-        refusals["varlen"] = refusals["grouped"] = "the scores get a bias"
+        refusals["varlen"] = "the scores get a bias"
+        if not compiled:
+            refusals["grouped"] = "the scores get a bias"
     if device != "cpu":
         refusals["grouped"] = f"the tokens are on {device}, not on the CPU"
     if d_head % 8 or d_head > 256:
@@ -113,6 +118,7 @@ def attend_packed(
     mask: Mask = FULL,
     *,
     bias: Bias | None = None,
+    distances: Distances | None = None,
     scale: float | None = None,
     dropout: float = 0.0,
     kernel: Kernel | Literal["auto"] = "auto",
@@ -120,7 +126,8 @@ def attend_packed(
     score: Callable[[Tensor, Tensor], Tensor] | None = None,
 ) -> Output:
     """Each sequence of queries attends to the keys of the same sequence. `bias` is between positions: a
-    sequence takes the corner of its own size. `dropout` always applies when it is given. `joined` holds
+    sequence takes the corner of its own size; or it is by `distances`, key minus query, from 1 - longest to
+    longest - 1, the same in every sequence. `dropout` always applies when it is given. `joined` holds
     queries, keys and values side by side, for a kernel that can use it: its gradient is then one piece."""
     for name, tokens, layout in (("queries", queries, query_layout), ("keys", keys, key_layout)):
         if len(tokens) != layout.tokens:
@@ -141,7 +148,11 @@ def attend_packed(
             "value, and each key head serves equally many query heads"
         )
     keys, values = keys.to(queries.dtype), values.to(queries.dtype)  # autocast may give each its own
+    compiled = False
+    if distances is not None:
+        compiled = bias is None and takes_distances(queries, keys, values, distances)
     if score is not None:  # which no kernel has
+        bias = spread(distances) if distances is not None else bias
         parts = (queries, keys, values, query_layout, key_layout, mask, bias, scale, dropout)
         return _each(*parts, score=score)
     scale = queries.shape[-1] ** -0.5 if scale is None else scale
@@ -151,21 +162,35 @@ def attend_packed(
         d_head=queries.shape[-1],
         d_value=values.shape[-1],
         mask=mask,
-        biased=bias is not None,
+        biased=bias is not None or distances is not None,
+        compiled=compiled,
         dropout=dropout,
         wanted=kernel,
     )
+    if choice.kernel != "grouped" and distances is not None:
+        bias = spread(distances) if bias is None else bias + spread(distances)
     match choice.kernel:
         case "varlen":
             return _varlen(queries, keys, values, query_layout, key_layout, mask, scale, joined)
         case "grouped":
             before, after = _reach(mask)
             offsets = query_layout.host_offsets, key_layout.host_offsets
-            return attend_grouped(queries, keys, values, *offsets, before, after, scale)[0]
+            how = (*offsets, before, after, scale)
+            if distances is not None:
+                return attend_by_distance(queries, keys, values, *how, distances)
+            return attend_grouped(queries, keys, values, *how)[0]
         case "padded":
             return _padded(queries, keys, values, query_layout, key_layout, mask, bias, scale, dropout)
         case "equation":
             return _each(queries, keys, values, query_layout, key_layout, mask, bias, scale, dropout)
+
+
+def spread(distances: Distances) -> Bias:
+    """A bias by distance as one between positions: row q of a head is its numbers from that of key 0 on, so
+    each row begins one earlier."""
+    longest = (distances.shape[1] + 1) // 2
+    places = torch.arange(longest, device=distances.device)
+    return distances[:, places[None, :] - places[:, None] + (longest - 1)]
 
 
 def _reach(mask: Mask) -> tuple[int, int]:

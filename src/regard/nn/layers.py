@@ -87,7 +87,7 @@ class BatchNorm(nn.Module):
 def build_norm(config: NormConfig, d_model: int) -> nn.Module:
     match config.kind:
         case "layer":
-            return LayerNorm(d_model, eps=config.eps)
+            return LayerNorm(d_model, eps=config.eps, bias=config.bias)
         case "rms":
             return RMSNorm(d_model, eps=config.eps)
         case "batch":
@@ -171,10 +171,12 @@ class TransformerLayer(nn.Module):
         cross_attention: CrossAttention | None,
         feed_forward: FeedForward,
         residual: Callable[[], Residual],
+        first: Residual | None = None,
     ) -> None:
+        """`first` is the residual of the attention, where it is not like the others."""
         super().__init__()
         self.attention = attention
-        self.attention_residual = residual()
+        self.attention_residual = residual() if first is None else first
         self.cross_attention = cross_attention
         self.cross_residual = None if cross_attention is None else residual()
         self.feed_forward = feed_forward

@@ -29,6 +29,19 @@ def memory_errors() -> Iterator[None]:
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
 
 
+def _glibc() -> Any:
+    """None if it is another library that gives memory."""
+    library: Any = None if os.name != "posix" else ctypes.CDLL(None)
+    return library if hasattr(library, "mallopt") and hasattr(library, "gnu_get_libc_version") else None
+
+
+def give_freed_memory_back() -> None:
+    """To the system, which may have use for it; where it is asked for again, that takes longer once."""
+    library = _glibc()
+    if library is not None:
+        library.malloc_trim(0)
+
+
 @contextmanager
 def freed_memory_kept() -> Iterator[None]:
     """What is freed is kept for what is asked for next. glibc gives large blocks back at once, and the system
@@ -36,8 +49,8 @@ def freed_memory_kept() -> Iterator[None]:
     long again. At the end all is given back. Where a user has set malloc's behaviour, or it is not glibc's,
     nothing happens."""
     chosen = any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ)
-    library: Any = None if chosen or os.name != "posix" else ctypes.CDLL(None)
-    if not (hasattr(library, "mallopt") and hasattr(library, "gnu_get_libc_version")):
+    library = None if chosen else _glibc()
+    if library is None:
         yield
         return
     library.mallopt(_MMAP_MAX, 0)

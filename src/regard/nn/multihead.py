@@ -8,7 +8,7 @@ the same input are one matrix. `forward` runs the fastest kernel; `weights` asks
 what it used. All paths go through `attend` or `attend_cache`, where `regard.look` listens.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,8 +19,10 @@ from torch import Tensor, nn
 from regard.layout import Layout
 from regard.nn import Stream
 from regard.nn.attention import dot_scores, scored, weigh
+from regard.nn.grouped import takes_distances
 from regard.nn.kernels import Choice, attend_cached, attend_packed, choose_kernel
 from regard.nn.masks import FULL, Mask
+from regard.nn.positions import RelativeBias
 from regard.nn.state import SelfCache
 from regard.settings.network import SCORES, AttentionConfig
 
@@ -77,7 +79,7 @@ class _Heads(nn.Module):
         self.d_queries = self.heads * self.d_head
         self.d_keys = self.kv_heads * self.d_head
         self.d_values = self.kv_heads * self.d_value
-        self.output = nn.Linear(self.heads * self.d_value, d_model, bias=config.bias)
+        self.output = nn.Linear(self.heads * self.d_value, d_model, bias=config.biased_output)
         self.score = SCORES[str(config.score)].build(self.heads, self.d_head) if config.scored else None
 
     @property
@@ -101,11 +103,15 @@ class SelfAttention(_Heads):
         *,
         rotary: nn.Module | None = None,
         bias: nn.Module | None = None,
+        norm: Callable[[int], nn.Module] | None = None,
     ) -> None:
+        """`norm` builds those of queries and keys, if they are normalised, for the width of a head."""
         super().__init__(d_model, config)
         self.project = nn.Linear(d_model, self.d_queries + self.d_keys + self.d_values, bias=config.bias)
         self.rotary = rotary
         self.bias = bias
+        self.query_norm = None if norm is None else norm(self.d_head)
+        self.key_norm = None if norm is None else norm(self.d_head)
 
     def forward(self, x: Stream, layout: Layout, mask: Mask = FULL) -> Stream:
         projected = self.project(x)
@@ -135,7 +141,7 @@ class SelfAttention(_Heads):
             layout,
             layout,
             mask,
-            bias=self.position_bias(layout.longest, queries.device),
+            distances=self.distance_bias(layout.longest, queries.device),
             dropout=self.active_dropout,
             kernel=self.kernel,
             joined=joined,
@@ -186,6 +192,7 @@ class SelfAttention(_Heads):
             d_value=self.d_value,
             mask=mask,
             biased=self.bias is not None,
+            compiled=takes_distances(x),
             dropout=self.active_dropout,
             wanted=self.kernel if self.score is None else "equation",
         )
@@ -196,7 +203,7 @@ class SelfAttention(_Heads):
         return self._cut(self.project(x), positions, longest)
 
     def _joined(self, projected: Float[Tensor, "tokens width"]) -> Joined | None:
-        if self.d_value != self.d_head or self.rotary is not None:
+        if self.d_value != self.d_head or self.rotary is not None or self.query_norm is not None:
             return None
         return projected.view(-1, self.heads + 2 * self.kv_heads, self.d_head)
 
@@ -210,18 +217,16 @@ class SelfAttention(_Heads):
             queries, keys, values = projected.split([self.d_queries, self.d_keys, self.d_values], dim=-1)
             queries, keys = self.split(queries, self.heads), self.split(keys, self.kv_heads)
             values = self.split(values, self.kv_heads)
+        if self.query_norm is not None and self.key_norm is not None:
+            queries, keys = self.query_norm(queries), self.key_norm(keys)
         if self.rotary is not None:
             queries, keys = self.rotary(queries, positions, longest), self.rotary(keys, positions, longest)
         return queries, keys, values
 
-    def position_bias(self, longest: int, device: torch.device) -> Float[Tensor, "heads query key"] | None:
-        if self.bias is None:
-            return None
-        places = torch.arange(longest, device=device)
-        return self.bias(places[None, :] - places[:, None])
-
     def distance_bias(self, longest: int, device: torch.device) -> Float[Tensor, "heads distances"] | None:
-        """The same by distance, key minus query: each once."""
+        """What is added to scores by distance, key minus query, from 1 - longest to longest - 1."""
+        if isinstance(self.bias, RelativeBias):
+            return self.bias.between(longest, device)
         return None if self.bias is None else self.bias(torch.arange(1 - longest, longest, device=device))
 
     def weights(self, x: Stream, layout: Layout, mask: Mask = FULL) -> list[Weights]:

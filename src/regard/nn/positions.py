@@ -18,7 +18,8 @@ Acting inside self-attention:
 
 And none. Rotary pairs dimension i with i + d/2, where the paper pairs 2i with 2i + 1: the same up to an
 order of the dimensions, without strided access, and what published rotary checkpoints use. The relative
-bias has one table for each layer, where T5 shares the first layer's.
+bias has one table for each layer or, as T5 and MPNet have it, one for all. MPNet's (Song et al. 2020) stands
+beside learned positions.
 
 A rotary model reads inputs s times longer than it was trained on if its pairs, which turn by f_i = n^(-2i/d)
 from one position to the next, turn slower:
@@ -29,15 +30,18 @@ from one position to the next, turn slower:
     yarn        (1 - r_i) f_i + r_i f_i / s, and queries and keys are        Peng et al. 2023
                 multiplied by 0.1 ln(s) + 1. r_i = (i - low) / (high - low), within 0 and 1, where
                 pair `low` turns 32 times in the trained length (rounded down) and `high` once (up)
+    llama3      the same mixture, but r_i is linear in the number of turns:  Grattafiori et al. 2024
+                1 for one turn or none in the trained length, 0 from four on
 
-The paper's r is linear in the number of turns; this one, linear in i, is that of its authors' code and of
-published checkpoints. tests/nn/test_positions.py holds linear and yarn equal to transformers'.
+YaRN's paper has r linear in the number of turns too; this one, linear in i, is that of its authors' code and
+of published checkpoints. tests/nn/test_positions.py holds linear, yarn and llama3 equal to transformers'.
 """
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -100,13 +104,18 @@ class PositionTable(nn.Module, ABC):
         self, positions: Int[Tensor, "tokens"], longest: int, dtype: torch.dtype
     ) -> Float[Tensor, "tokens width"]:
         """The rows of these positions, all below `longest`, in float32 or what is finer of `dtype`."""
-        fine = torch.promote_types(dtype, torch.float32)
+        return self.reaching(longest, torch.promote_types(dtype, torch.float32), positions.device)[positions]
+
+    def reaching(
+        self, longest: int, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+    ) -> Float[Tensor, "length width"]:
+        """All rows there are, at least so many."""
         table = self.table  # another thread may exchange it
         length = len(table)
-        if longest > length or table.dtype != fine or table.device != positions.device:
+        if longest > length or table.dtype != dtype or table.device != torch.device(device):
             length = length if longest <= length else max(longest, 2 * length)
-            self.table = table = self.rows(length).to(positions.device, fine)
-        return table[positions]
+            self.table = table = self.rows(length).to(device, dtype)
+        return table
 
 
 class AddedTable(PositionTable):
@@ -166,18 +175,30 @@ class LearnedPositions(nn.Module):
     def forward(
         self, positions: Int[Tensor, "tokens"], longest: int, dtype: torch.dtype = torch.float32
     ) -> Float[Tensor, "tokens d_model"]:
+        self.check(longest)
+        return self.table(positions + self.first if self.first else positions).to(dtype)
+
+    def check(self, longest: int) -> None:
+        """Whether inputs may be so long."""
         if longest > self.longest:
             raise ValueError(
                 f"an input of {longest} tokens, but positions were learned for {self.longest}: "
                 f"split the input, or train with positions.longest={longest}, or with rotary positions"
             )
-        return self.table(positions + self.first if self.first else positions).to(dtype)
 
 
 def scaled_frequencies(
-    d_head: int, base: float, scaling: Scaling, factor: float, trained: int
+    d_head: int,
+    base: float,
+    scaling: Scaling,
+    factor: float,
+    trained: int,
+    *,
+    few: float = 1.0,
+    many: float = 32.0,
 ) -> Float[Tensor, "half"]:
-    """The frequencies of rotary pairs, for inputs `factor` times as long as those `trained` on."""
+    """The frequencies of rotary pairs, for inputs `factor` times as long as those `trained` on. Yarn and
+    llama3: pairs with `few` turns in that length shrink, those with `many` stay."""
     plain = frequencies(d_head, base)
     match scaling:
         case "none":
@@ -189,35 +210,44 @@ def scaled_frequencies(
                 raise ValueError("d_head=2 is one pair, the fastest, which ntk keeps: choose linear or yarn")
             return frequencies(d_head, base * factor ** (d_head / (d_head - 2)))
         case "yarn":
-            low = max(math.floor(_pair_that_turns(32, d_head, base, trained)), 0)
-            high = min(math.ceil(_pair_that_turns(1, d_head, base, trained)), d_head - 1)
+            low = max(math.floor(_pair_that_turns(many, d_head, base, trained)), 0)
+            high = min(math.ceil(_pair_that_turns(few, d_head, base, trained)), d_head - 1)
             pairs = torch.arange(d_head // 2, dtype=torch.float64, device="cpu")
             ramp = ((pairs - low) / max(high - low, 0.001)).clamp(0, 1)
-            return plain * (1 - ramp) + plain / factor * ramp
+        case "llama3":
+            turns = trained * plain / (2 * math.pi)
+            ramp = ((many - turns) / (many - few)).clamp(0, 1)
+    return plain * (1 - ramp) + plain / factor * ramp
 
 
-def _pair_that_turns(times: int, d_head: int, base: float, trained: int) -> float:
+def _pair_that_turns(times: float, d_head: int, base: float, trained: int) -> float:
     """The i for which trained * n^(-2i/d) is `times` whole turns."""
     return d_head * math.log(trained / (times * 2 * math.pi)) / (2 * math.log(base))
+
+
+SCALED = ("scaling", "factor", "trained", "few_turns", "many_turns", "stretch")
+"""What a `PositionsConfig` says of the scaling."""
 
 
 class RotaryPositions(PositionTable):
     """Rotates a query or key by its position, so that q . k depends on their distance alone."""
 
-    def __init__(
-        self,
-        d_head: int,
-        base: float = 10_000.0,
-        *,
-        scaling: Scaling = "none",
-        factor: float = 1.0,
-        trained: int = 0,
-    ) -> None:
-        """`scaling`, `factor` and `trained` are those of `PositionsConfig`."""
+    def __init__(self, d_head: int, base: float = 10_000.0, **scaling: Any) -> None:
+        """`scaling` is what `PositionsConfig` says of it: scaling, factor, trained and the rest."""
         if d_head % 2:
             raise ValueError(f"d_head={d_head} is odd: rotary positions rotate pairs, choose an even width")
-        self.frequencies = scaled_frequencies(d_head, base, scaling, factor, trained)
-        self.stretch = 0.1 * math.log(factor) + 1 if scaling == "yarn" else 1.0
+        config = PositionsConfig(kind="rotary", base=base, **scaling)
+        self.frequencies = scaled_frequencies(
+            d_head,
+            base,
+            config.scaling,
+            config.factor,
+            config.trained,
+            few=config.few_turns,
+            many=config.turns_kept,
+        )
+        stretch = 0.1 * math.log(config.factor) + 1 if config.stretch is None else config.stretch
+        self.stretch = stretch if config.scaling == "yarn" else 1.0
         """Of queries and of keys."""
         super().__init__()
 
@@ -243,6 +273,20 @@ class RelativeBias(nn.Module):
         self.reach = reach
         self.causal = causal
         self.table = nn.Embedding(buckets, heads)
+        self.known: Int[Tensor, distances] | None = None
+        """The buckets of all distances up to some length: a cache, as the tables of other positions are."""
+
+    def between(self, longest: int, device: torch.device) -> Float[Tensor, "heads distances"]:
+        """Of every distance from 1 - longest to longest - 1. Buckets that were found once are not looked for
+        again: a layer asks for them in every pass."""
+        if torch.compiler.is_compiling():
+            return self(torch.arange(1 - longest, longest, device=device))
+        known = self.known  # another thread may exchange it
+        if known is None or known.device != device or len(known) < 2 * longest - 1:
+            most = max(longest, 128)
+            self.known = known = self.bucket(torch.arange(1 - most, most, device=device))
+        middle = len(known) // 2
+        return self.table(known[middle - longest + 1 : middle + longest]).movedim(-1, 0)
 
     def bucket(self, distance: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
         count = self.table.num_embeddings if self.causal else self.table.num_embeddings // 2
@@ -296,7 +340,7 @@ POSITIONS.settle(
     Positions(
         name="rotary",
         rotary=lambda config, d_head: RotaryPositions(
-            d_head, config.base, scaling=config.scaling, factor=config.factor, trained=config.trained
+            d_head, config.base, **{name: getattr(config, name) for name in SCALED}
         ),
     ),
     Positions(
@@ -316,9 +360,11 @@ def added_positions(config: PositionsConfig, d_model: int) -> nn.Module | None:
     return None if build is None else build(config, d_model)
 
 
-def rotary_positions(config: PositionsConfig, d_head: int) -> nn.Module | None:
-    """The part that rotates queries and keys, if this kind does."""
+def rotary_positions(config: PositionsConfig, d_head: int, *, local: bool = False) -> nn.Module | None:
+    """The part that rotates queries and keys, if this kind does; in a layer with a window, `local`."""
     build = POSITIONS[config.kind].rotary
+    if local and config.local_base is not None:
+        config = replace(config, base=config.local_base, local_base=None)
     return None if build is None else build(config, d_head)
 
 
@@ -327,4 +373,6 @@ def score_bias(
 ) -> nn.Module | None:
     """The part that biases scores, if this kind does; for those of the heads that are `kept`."""
     build = POSITIONS[config.kind].bias
+    if config.beside != "none":
+        build = POSITIONS[config.beside].bias
     return None if build is None else build(config, heads, causal, kept)

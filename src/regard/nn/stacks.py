@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from regard.layout import Layout
 from regard.nn import Stream
-from regard.nn.layers import FeedForward, Residual, Sublayer, TransformerLayer, build_norm
+from regard.nn.layers import FeedForward, Residual, RMSNorm, Sublayer, TransformerLayer, build_norm
 from regard.nn.masks import Mask
 from regard.nn.multihead import CrossAttention, SelfAttention
 from regard.nn.pooling import pool_mean
@@ -48,24 +48,37 @@ class Stack(nn.Module):
         local = Mask(before=config.window, after=0 if causal else config.window)
         everything = Mask(after=0 if causal else None)
         every = config.global_every
+        first = config.global_first or every
         self.masks = tuple(
-            everything if every and number % every == 0 else local for number in range(1, config.layers + 1)
+            everything if every and (number - first) % every == 0 else local
+            for number in range(1, config.layers + 1)
         )
         """What each layer shows its tokens."""
         d_head = config.attention.width(d_model)
 
+        one = score_bias(positions, config.attention.heads, causal=causal) if positions.shared else None
+
+        def bias(layer: int) -> nn.Module | None:
+            if one is not None and config.kept_heads is None:  # what is pruned, each layer has for itself
+                return one
+            return score_bias(positions, config.attention.heads, causal=causal, kept=config.heads_of(layer))
+
         def residual() -> Residual:
             return Residual(build_norm(config.norm, d_model), config.norm.place, config.dropout)
+
+        def qk_norm(width: int) -> nn.Module:
+            return RMSNorm(width, eps=config.norm.eps)
 
         self.layers = nn.ModuleList(
             TransformerLayer(
                 attention=SelfAttention(
                     d_model,
                     config.attention.only(config.heads_of(layer), d_model),
-                    rotary=rotary_positions(positions, d_head),
-                    bias=score_bias(
-                        positions, config.attention.heads, causal=causal, kept=config.heads_of(layer)
+                    rotary=rotary_positions(
+                        positions, d_head, local=config.window is not None and self.masks[layer] is local
                     ),
+                    norm=qk_norm if config.attention.qk_norm else None,
+                    bias=bias(layer),
                 ),
                 cross_attention=None
                 if d_memory is None
@@ -76,6 +89,9 @@ class Stack(nn.Module):
                 ),
                 feed_forward=FeedForward(d_model, config.feed_forward),
                 residual=residual,
+                first=None
+                if layer or config.first_norm
+                else Residual(nn.Identity(), config.norm.place, config.dropout),
             )
             for layer in range(config.layers)
         )

@@ -185,6 +185,16 @@ class Ask:
                 pass
         raise RefusedError(f"{name}={value!r:.40} should be {_named(kind)}")
 
+    def prompt(self, served: Served, name: str = "prompt") -> str | None:
+        """Which of an embedder's prompts is asked for; None for the model's default."""
+        value: str | None = self.value(name, str)
+        known = served.predictor.prompts
+        if value and value not in known:
+            raise RefusedError(
+                f"{name}={value!r:.40} is no prompt of {served.name}: it has {', '.join(known) or 'none'}"
+            )
+        return value
+
     def whole(self, name: str, default: int, most: int, least: int = 1) -> int:
         """A number within bounds."""
         value: int = self.value(name, int, default)

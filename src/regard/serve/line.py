@@ -20,6 +20,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from regard.nn.memory import give_freed_memory_back
+
 Answer = TypeVar("Answer")
 SHARE = 7 / 8
 """Of the room, for callers who have much of it."""
@@ -37,6 +39,8 @@ GUESSED = 0.95
 """How much what was learned of the cost of requests counts, after one more."""
 PARTS = 4
 """Of a batch, that one request has at the most where others wait too."""
+QUIET = 0.25
+"""Seconds without requests, after which what a burst took goes back to the system."""
 
 
 class RefusedError(Exception):
@@ -223,13 +227,18 @@ class Line:
     def take(self, budget: int, *, wait: bool = True, fresh: bool = False) -> list[Work]:
         """What is waiting, of one kind, within a budget of tokens: one at least, unless nothing is there. Of
         each, `granted` tokens may be done; the rest is given back. With `fresh`, only what was not taken
-        before. With `wait`, sleeps until there is something; then nothing means that the line is closed."""
-        with self._free:
-            while True:
+        before. With `wait`, sleeps until there is something; then nothing means that the line is closed. Who
+        sleeps for a while gives the memory back that is free."""
+        rested = False
+        while True:
+            with self._free:
                 found = self._gather(budget, fresh=fresh)
                 if found or not wait or self._closed:
                     return found
-                self._free.wait()
+                called = self._free.wait(None if rested else QUIET)
+            if not called:
+                give_freed_memory_back()
+                rested = True
 
     def _gather(self, budget: int, *, fresh: bool) -> list[Work]:
         found: list[Work] = []

@@ -15,8 +15,10 @@ from regard.serve.doors import Door
 TEXT, WHOLE, NUMBER, TRUTH = "string", "integer", "number", "boolean"
 TEXTS = "texts"
 """A text, or a list of them."""
+MESSAGES, OBJECT = "messages", "object"
 SCHEMAS: dict[str, dict[str, Any]] = {
     TEXTS: {"oneOf": [{"type": TEXT}, {"type": "array", "items": {"type": TEXT}}]},
+    MESSAGES: {"type": "array", "items": {"type": OBJECT}},
     "any": {},
 }
 MODEL = {"model": (TEXT, "its name; the first that fits, if none is given")}
@@ -24,6 +26,7 @@ TRUNCATE = {
     "truncate": (TRUTH, "true: what is too long is cut; false: it is refused"),
     "truncation_direction": (TEXT, "Right or Left: where it is cut; Left keeps the end"),
 }
+PROMPT = {"prompt": (TEXT, "the name of the model's prompt before each text: query, passage; '' for none")}
 TOO_LONG = {"too_long": (TEXT, "cut, windows or error: what is done with texts that are too long")}
 
 
@@ -145,7 +148,7 @@ ENDPOINTS: Sequence[Endpoint] = (
         path="/v1/embed",
         door="regard",
         about="Vectors",
-        fields={"texts": (TEXTS, "what is to be embedded (needed)"), **MODEL, **TOO_LONG},
+        fields={"texts": (TEXTS, "what is to be embedded (needed)"), **PROMPT, **MODEL, **TOO_LONG},
         asked={"texts": ["A dog barks."]},
         answered={"model": "minilm", "results": [{"vector": [0.013, -0.052, 0.071]}]},
     ),
@@ -195,6 +198,7 @@ ENDPOINTS: Sequence[Endpoint] = (
             "model": (TEXT, "its name; any, where one embedder is served"),
             "encoding_format": (TEXT, "float or base64"),
             "dimensions": (WHOLE, "so many of the first numbers, of length 1 again"),
+            **PROMPT,
         },
         asked={"input": "A dog barks.", "model": "minilm"},
         answered={
@@ -239,6 +243,44 @@ ENDPOINTS: Sequence[Endpoint] = (
         },
     ),
     Endpoint(
+        path="/v1/chat/completions",
+        door="openai",
+        about="The answer to messages, by the model's chat template; with stream=true as events",
+        fields={
+            "messages": (MESSAGES, "each has a role (system, user, assistant) and content (needed)"),
+            "model": (TEXT, "its name; any, where one language model is served"),
+            "max_tokens": (WHOLE, "that may follow; max_completion_tokens is the same"),
+            "max_completion_tokens": (WHOLE, "as max_tokens"),
+            "temperature": (NUMBER, "0 is greedy"),
+            "top_p": (NUMBER, "samples come from the likeliest tokens that have this probability together"),
+            "n": (WHOLE, "answers"),
+            "stop": (TEXTS, "where an answer ends"),
+            "seed": (WHOLE, "the same one gives the same answer"),
+            "stream": (TRUTH, "n=1"),
+            "stream_options": (OBJECT, "include_usage=true: the numbers of tokens, at the end of a stream"),
+        },
+        asked={
+            "messages": [{"role": "user", "content": "But, soft!"}],
+            "max_tokens": 3,
+            "temperature": 0,
+        },
+        answered={
+            "id": "chatcmpl-6de13c2942516494211c981a",
+            "object": "chat.completion",
+            "created": 1794854211,
+            "model": "verse",
+            "choices": [
+                {
+                    "index": 0,
+                    "message": {"role": "assistant", "content": " what light through", "refusal": None},
+                    "finish_reason": "length",
+                    "logprobs": None,
+                }
+            ],
+            "usage": {"prompt_tokens": 6, "completion_tokens": 3, "total_tokens": 9},
+        },
+    ),
+    Endpoint(
         path="/v1/models",
         door="openai",
         method="get",
@@ -266,6 +308,8 @@ ENDPOINTS: Sequence[Endpoint] = (
         fields={
             "inputs": (TEXTS, "what is to be embedded (needed)"),
             "normalize": (TRUTH, "whether vectors have length 1; they have, unless this is false"),
+            "dimensions": (WHOLE, "so many of the first numbers, of length 1 again"),
+            "prompt_name": PROMPT["prompt"],
             **TRUNCATE,
         },
         asked={"inputs": ["A dog barks."]},
@@ -301,6 +345,7 @@ ENDPOINTS: Sequence[Endpoint] = (
             "query": (TEXT, "(needed)"),
             "texts": (TEXTS, "(needed)"),
             "return_text": (TRUTH, "whether the texts come back too"),
+            "raw_scores": (TRUTH, "of a reranker: its scores without the sigmoid behind them"),
             **TRUNCATE,
         },
         asked={"query": "a cat", "texts": ["a dog", "a kitten"]},

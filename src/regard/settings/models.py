@@ -107,6 +107,21 @@ class PoolConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TransformConfig:
+    """norm(activation(W x)) before the scores, as ModernBERT has it in all its heads. No biases."""
+
+    activation: Literal["gelu", "gelu_tanh", "relu"] = "gelu"
+    """Of the dense layer."""
+    eps: float = 1e-5
+    """Of the norm."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        if self.eps <= 0:
+            raise ValueError(f"head.transform.eps={self.eps} must be greater than 0")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class MaskedConfig:
     kind: Literal["masked"] = "masked"
     next_sentence: bool = False
@@ -117,6 +132,8 @@ class MaskedConfig:
     """Of the dense layer."""
     eps: float = 1e-12
     """Of the norm."""
+    bias: bool = True
+    """Biases of the dense layer and of the norm; ModernBERT has none there."""
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -132,6 +149,8 @@ class ClassifyConfig:
     pool: PoolConfig = field(default_factory=PoolConfig)
     inner: Literal["none", "tanh", "relu"] = "none"
     """A dense layer before the scores, with this activation (RoBERTa: tanh; DistilBERT: relu)."""
+    transform: TransformConfig | None = None
+    """In the place of `inner`: a dense layer and a norm."""
     dropout: float = 0.1
     """Share of the vector dropped in training."""
 
@@ -139,6 +158,8 @@ class ClassifyConfig:
         check_choices(self)
         if self.labels < 1:
             raise ValueError(f"head.labels={self.labels} must be at least 1")
+        if self.transform is not None and self.inner != "none":
+            raise ValueError(f"head.inner={self.inner!r} beside head.transform: choose one of the two")
         _check_dropout(self.dropout)
 
 
@@ -149,6 +170,8 @@ class TagConfig:
     """How many there are to choose from."""
     words: Literal["first", "mean"] = "first"
     """What speaks for a word: its first token, or the mean of its tokens."""
+    transform: TransformConfig | None = None
+    """A dense layer and a norm before the scores."""
     dropout: float = 0.1
     """Share of each vector dropped in training."""
 
@@ -162,11 +185,21 @@ class TagConfig:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SpanConfig:
     kind: Literal["span"] = "span"
+    transform: TransformConfig | None = None
+    """A dense layer and a norm before the scores."""
     dropout: float = 0.0
     """Share of each vector dropped in training."""
 
     def __post_init__(self) -> None:
         _check_dropout(self.dropout)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PromptConfig:
+    name: str
+    """What it is asked for by: query, passage."""
+    text: str
+    """What stands before a text: "query: "."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -177,10 +210,21 @@ class EmbedConfig:
     """Width of a dense layer with tanh behind the pool; 0: there is none."""
     normalised: bool = True
     """Vectors of length 1, so that a dot product is the cosine."""
+    prompts: tuple[PromptConfig, ...] = ()
+    """What may be set before a text, as the model was trained with it."""
+    default_prompt: str = ""
+    """The name of the prompt that is set unless another is asked for; none, if empty."""
 
     def __post_init__(self) -> None:
         if self.project < 0:
             raise ValueError(f"head.project={self.project} must be 0 or more")
+        names = [prompt.name for prompt in self.prompts]
+        if len({*names}) < len(names) or not all(names):
+            raise ValueError(f"head.prompts={names}: give each a name of its own")
+        if self.default_prompt and self.default_prompt not in names:
+            raise ValueError(
+                f"head.default_prompt={self.default_prompt!r} is none of the prompts: {', '.join(names)}"
+            )
 
 
 HeadConfig = MaskedConfig | ClassifyConfig | TagConfig | SpanConfig | EmbedConfig

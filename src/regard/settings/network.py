@@ -30,11 +30,15 @@ class NormConfig:
     """After the residual sum, as in the paper, or before the layer, which trains without warm-up."""
     eps: float = 1e-5
     """Added to the variance."""
+    bias: bool = True
+    """LayerNorm's beta; ModernBERT has none."""
 
     def __post_init__(self) -> None:
         check_choices(self)
         if self.eps <= 0:
             raise ValueError(f"norm.eps={self.eps} must be greater than 0")
+        if not self.bias and self.kind == "batch":
+            raise ValueError("norm.bias=false is for LayerNorm: choose norm.kind=layer, or leave it")
 
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "swish", "geglu", "swiglu"]
@@ -74,7 +78,12 @@ class AttentionConfig:
     d_value: int | None = None
     """Width of a value; d_head unless given."""
     bias: bool = True
-    """Biases of the four projections. The paper writes none; every published checkpoint has them."""
+    """Biases of the four projections. The paper writes none; BERT's and GPT-2's checkpoints have them."""
+    output_bias: bool | None = None
+    """Of the output's projection alone; as `bias` unless given. Qwen2 has biases, but none there."""
+    qk_norm: bool = False
+    """An RMSNorm over each head's query and key, before positions act on them, as Qwen3 has it; its eps is
+    that of `norm`."""
     dropout: float = 0.0
     """Share of the attention weights dropped in training. The fused kernels cannot: it costs speed."""
     kernel: Kernel | Literal["auto"] = "auto"
@@ -108,6 +117,10 @@ class AttentionConfig:
     def scored(self) -> bool:
         """Whether the score is another than the kernels have."""
         return self.score not in (None, "scaled")
+
+    @property
+    def biased_output(self) -> bool:
+        return self.bias if self.output_bias is None else self.output_bias
 
     def width(self, d_model: int) -> int:
         """d_head for a model of this width."""
@@ -148,6 +161,8 @@ class TransformerConfig:
     final_norm: bool | None = None
     """One more norm after the last layer; unless given, exactly where pre-norm leaves the stream without
     one."""
+    first_norm: bool = True
+    """Pre-norm: one before the first attention. ModernBERT, whose embedding is normed, has none there."""
     dropout: float = 0.1
     """Share of each sublayer's output dropped in training, before it is added."""
     window: int | None = None
@@ -155,6 +170,8 @@ class TransformerConfig:
     for all. Other libraries count the token too: their 1024 is 1023 here."""
     global_every: int = 0
     """With a window: every so many layers, one sees everything: 6 for layers 6, 12, ...; 0 for none."""
+    global_first: int = 0
+    """The first of them, counted from 1 (ModernBERT: 1); 0: the global_every-th."""
     kept_heads: tuple[tuple[int, ...], ...] | None = None
     """Self-attention of a pruned model: for each layer, which of the attention.heads are there, from 0."""
     kept_cross_heads: tuple[tuple[int, ...], ...] | None = None
@@ -165,11 +182,13 @@ class TransformerConfig:
             raise ValueError(f"layers={self.layers} must be at least 1")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout={self.dropout} must be in [0, 1)")
+        if not self.first_norm and self.norm.place != "pre":
+            raise ValueError("first_norm=false is for norms before layers: set norm.place=pre")
         self._check_kept("kept_heads", self.kept_heads)
         self._check_kept("kept_cross_heads", self.kept_cross_heads)
         if self.window is not None and self.window < 1:
             raise ValueError(f"window={self.window} must be at least 1, or None to see everything")
-        if self.global_every:
+        if self.global_every or self.global_first:
             self._check_global()
 
     def _check_global(self) -> None:
@@ -178,10 +197,16 @@ class TransformerConfig:
                 f"global_every={self.global_every}, but without a window every layer sees everything: "
                 "set window, or leave global_every at 0"
             )
-        if not 2 <= self.global_every <= self.layers:
+        most = max(self.layers, self.global_every if self.global_first else 0)
+        if not 2 <= self.global_every <= most:
             raise ValueError(
                 f"global_every={self.global_every} must be from 2 to layers={self.layers}, or 0: "
                 "some layers have the window and some see everything"
+            )
+        if not 0 <= self.global_first <= min(self.global_every, self.layers):
+            raise ValueError(
+                f"global_first={self.global_first} must be from 1 to global_every={self.global_every} and to "
+                f"layers={self.layers}, or 0"
             )
 
     def _check_kept(self, name: str, kept: tuple[tuple[int, ...], ...] | None) -> None:
@@ -231,7 +256,7 @@ class RecurrentConfig:
             raise ValueError(f"dropout={self.dropout} must be in [0, 1)")
 
 
-Scaling = Literal["none", "linear", "ntk", "yarn"]
+Scaling = Literal["none", "linear", "ntk", "yarn", "llama3"]
 Sinusoids = Literal["paper", "halves", "tensor2tensor"]
 
 
@@ -254,12 +279,25 @@ class PositionsConfig:
     """Relative: how many distances the bias tells apart; half of them exact, half ever wider."""
     reach: int = 128
     """Relative: distances from here on share one bucket."""
+    shared: bool = False
+    """Relative: one table for all layers, as T5 and MPNet have it, and not one for each."""
+    beside: Literal["none", "relative"] = "none"
+    """A relative bias beside positions that act elsewhere: MPNet has learned ones and this."""
+    local_base: float | None = None
+    """Rotary: `base` of the layers that have a window, where it is another (ModernBERT)."""
     scaling: Scaling = "none"
     """Rotary: how angles shrink, for inputs longer than the model was trained on."""
     factor: float = 1.0
     """With a scaling: how many times the trained length is to be read."""
     trained: int = 0
-    """Yarn: the length that the model was trained on, in tokens."""
+    """Yarn and llama3: the length that the model was trained on, in tokens."""
+    few_turns: float = 1.0
+    """Yarn and llama3: pairs that turn so often or less in the trained length shrink by the whole factor."""
+    many_turns: float | None = None
+    """Yarn and llama3: pairs that turn so often or more keep their angles; 32 (yarn) or 4 (llama3) unless
+    given."""
+    stretch: float | None = None
+    """Yarn: queries and keys are multiplied by it; 0.1 ln(factor) + 1 unless given."""
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -276,7 +314,25 @@ class PositionsConfig:
             raise ValueError(
                 f"positions.reach={self.reach} must be greater than positions.buckets={self.buckets}"
             )
+        self._check_beside()
         self._check_scaling()
+
+    def _check_beside(self) -> None:
+        if self.beside != "none" and self.kind in ("relative", "alibi"):
+            raise ValueError(
+                f"positions.beside={self.beside!r}, but positions.kind={self.kind!r} is a bias already: "
+                "choose one of the two"
+            )
+        if self.shared and "relative" not in (self.kind, self.beside):
+            raise ValueError(
+                "positions.shared=true is one table of a relative bias, and there is none: set "
+                "positions.kind or positions.beside to relative"
+            )
+        if self.local_base is not None and (self.kind != "rotary" or self.local_base <= 1):
+            raise ValueError(
+                f"positions.local_base={self.local_base} with positions.kind={self.kind!r}: it is for rotary "
+                "positions, and greater than 1"
+            )
 
     def _check_scaling(self) -> None:
         if not 1 <= self.factor < math.inf:
@@ -285,7 +341,7 @@ class PositionsConfig:
             if self.factor != 1:
                 raise ValueError(
                     f"positions.factor={self.factor} does nothing without a scaling: "
-                    "set positions.scaling to linear, ntk or yarn"
+                    "set positions.scaling to linear, ntk, yarn or llama3"
                 )
             return
         if self.kind != "rotary":
@@ -293,11 +349,23 @@ class PositionsConfig:
                 f"positions.scaling={self.scaling!r} shrinks rotary angles, which "
                 f"positions.kind={self.kind!r} has not: choose kind='rotary' or scaling='none'"
             )
-        if self.scaling == "yarn" and self.trained <= 2 * math.pi:
+        if self.scaling in ("yarn", "llama3") and self.trained <= 2 * math.pi:
             raise ValueError(
                 f"positions.trained={self.trained} must be at least 7, one turn of the fastest pair: "
-                "for yarn, set it to the length that the model was trained on"
+                f"for {self.scaling}, set it to the length that the model was trained on"
             )
+        if not 0 < self.few_turns < self.turns_kept < math.inf:
+            raise ValueError(
+                f"positions.few_turns={self.few_turns} must be above 0 and below "
+                f"positions.many_turns={self.turns_kept}"
+            )
+        if self.stretch is not None and not 0 < self.stretch < math.inf:
+            raise ValueError(f"positions.stretch={self.stretch} must be greater than 0, and finite")
+
+    @property
+    def turns_kept(self) -> float:
+        """`many_turns`, written out."""
+        return (4.0 if self.scaling == "llama3" else 32.0) if self.many_turns is None else self.many_turns
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -98,11 +98,7 @@ class TranslatorConfig(Shape):
 
     def __post_init__(self) -> None:
         check_choices(self)
-        if self.adapter.rank and not self.start:
-            raise ValueError(
-                f"adapter.rank={self.adapter.rank}, but without start there is nothing to be adapted: name a "
-                "folder to start from, or leave it out"
-            )
+        _check_adapter(self)
         if self.start:
             fixed = [name for name in _PATHS if name not in _FREE]
             _check_start(self, [*fixed, "encoder_layers", "decoder_layers", "encoder", "decoder"])
@@ -193,8 +189,9 @@ class EncoderShape(Shape):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LanguageShape(Shape):
     start: str = ""
-    """A folder to start from: a language model of regard's, or a GPT-2 of Hugging Face's. Its shape and its
-    tokenizer are taken over. Without it, all is learned from nothing."""
+    """What to start from: the folder of a language model of regard's or of Hugging Face's (GPT-2, Llama,
+    SmolLM, Mistral, Qwen), or a GGUF file. Its shape and its tokenizer are taken over. Without it, all is
+    learned from nothing."""
     preset: Literal["tiny", "small", "base", "recurrent"] = "small"
     """The size to start from; every other key changes one thing about it."""
     cell: Cell | None = None
@@ -218,9 +215,12 @@ class LanguageShape(Shape):
     """The output matrix is the embedding."""
     decoder: dict[str, Any] = field(default_factory=dict)
     """Anything else, by the names of `DecoderConfig`."""
+    adapter: AdapterConfig = field(default_factory=AdapterConfig)
+    """Fine-tuning: low-rank adapters (LoRA) learn in place of the weights."""
 
     def __post_init__(self) -> None:
         check_choices(self)
+        _check_adapter(self)
         if self.start:
             fixed = [name for name in _LANGUAGE_PATHS if name not in _LANGUAGE_FREE]
             _check_start(self, [*fixed, "decoder"])
@@ -289,6 +289,14 @@ _ENCODER_PATHS = {
 }
 _FREE = ("dropout", "attention_dropout", "activation_dropout")
 """What can be set for an encoder or a translator that is not new."""
+
+
+def _check_adapter(shape: Any) -> None:
+    if shape.adapter.rank and not shape.start:
+        raise ValueError(
+            f"adapter.rank={shape.adapter.rank}, but without start there is nothing to be adapted: name a "
+            "folder to start from, or leave it out"
+        )
 
 
 def _check_words(shape: Any, words: Mapping[str, tuple[str, ...]]) -> None:

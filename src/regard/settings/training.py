@@ -200,6 +200,15 @@ class TrainConfig:
     """Compile the layers. auto: on CUDA, where the run is long enough to win the time back."""
     capture: Literal["auto", "yes", "no"] = "auto"
     """Replay each step as a captured CUDA graph. auto: wherever the model allows it."""
+    fsdp: Literal["auto", "yes", "no"] = "auto"
+    """Cut weights, gradients and the optimizer's state over all processes (FSDP2, layer by layer), where one
+    GPU has no room for them; otherwise each has all of them, which is faster (DDP, over one flat vector).
+    auto: on several GPUs, if they do not fit; --dry-run says which it is."""
+    cpu_offload: bool = False
+    """fsdp: keep what is cut in the memory of the host, and update it there: slow, and room for much more."""
+    activation_checkpointing: bool = False
+    """Keep of each Transformer layer its input only, and compute the rest once more on the way back: a third
+    more work for a fraction of the memory. With or without fsdp; such steps are not captured."""
     workers: int = 1
     """Threads that prepare the next batches while a GPU computes. On the CPU none do: they would only be in
     the way of the threads that compute, which made training half as fast."""
@@ -209,6 +218,10 @@ class TrainConfig:
         for name in ("steps", "validate_every", "log_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
+        if self.cpu_offload and self.fsdp != "yes":
+            raise ValueError(
+                f"cpu_offload=true is for what fsdp cuts, but fsdp={self.fsdp!r}: set train.fsdp='yes' too"
+            )
         for name in ("seed", "minutes", "patience", "save_every", "workers"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name}={getattr(self, name)} must be 0 or more, and finite")

@@ -24,6 +24,7 @@ FOLDERS = {
     "tag": "regard.tasks.tagging",
     "answer": "regard.tasks.answering",
     "embed": "regard.tasks.embedding",
+    "rerank": "regard.tasks.reranking",
     "language": "regard.tasks.language",
 }
 """Where each task lives, by its name. Only the one that is asked for is imported."""
@@ -77,7 +78,7 @@ def foreign_task(folder: Path | str) -> str | None:
     from regard.hub import head_kind, is_foreign
 
     folder = Path(folder)
-    if not folder.is_dir() or not is_foreign(folder):
+    if not folder.exists() or not is_foreign(folder):
         return None
     kind = head_kind(folder)
     return next((task.name for task in all_tasks() if kind in task.heads), kind)

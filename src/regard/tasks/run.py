@@ -20,14 +20,16 @@ from regard.nn.memory import freed_memory_kept
 from regard.tasks.ahead import Ahead, sweep
 from regard.tasks.base.folder import WEIGHTS
 from regard.tasks.base.forecast import Forecast, timed
-from regard.tasks.base.job import Job, build_trainer, train
+from regard.tasks.base.job import Job, build_trainer, text_digest, train
+from regard.tasks.base.outlook import outlook
 from regard.tasks.base.recipe import Tables, Written, recipe_text
 from regard.tasks.base.task import Later
 from regard.tasks.registry import as_recipe, get_task, read_recipe
 from regard.text.doctor import render
-from regard.train.ranks import Ranks, ignore_torchrun
-from regard.train.standing import last_step
-from regard.train.trainer import CHECKPOINT, Outcome, TrainingError
+from regard.train import resume as checkpoints
+from regard.train.ranks import Ranks, ignore_torchrun, restarted
+from regard.train.scaling import Cluster
+from regard.train.trainer import Outcome, TrainingError
 from regard.train.watch import LostRankError, advised
 
 LOCKS: Any = import_module("fcntl") if find_spec("fcntl") else None
@@ -55,10 +57,22 @@ def written_recipe(
     return read_recipe(recipe, settings)
 
 
-def _refuse_used(folder: Path, remedy: str) -> None:
-    for name in (CHECKPOINT, WEIGHTS):
-        if (folder / name).exists():
-            raise ConfigError(f"{folder} already holds {name}: {remedy}")
+def _refuse_used(folder: Path, *, resume: bool, overwrite: bool) -> None:
+    """A folder that holds another model, or nothing to continue from."""
+    last, weights = checkpoints.find(folder), folder / WEIGHTS
+    if overwrite:
+        return
+    if resume and weights.exists() and last is None:
+        raise ConfigError(
+            f"{folder} holds {WEIGHTS} but no {checkpoints.CHECKPOINT} to go on from: replace it by "
+            "--overwrite, or choose another --out"
+        )
+    held = next((path.name for path in (last, weights) if path is not None and path.exists()), None)
+    if held is not None and not resume:
+        raise ConfigError(
+            f"{folder} already holds {held}: continue it by --resume, replace it by --overwrite, or choose "
+            "another --out"
+        )
 
 
 def fit(
@@ -84,22 +98,20 @@ def fit(
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{folder} is a file, not a folder: choose another --out")
     written = written_recipe(recipe, settings, folder, resume=resume)
-    if not resume and not overwrite:
-        _refuse_used(folder, "continue it by --resume, replace it by --overwrite, or choose another --out")
-    if resume and not overwrite and (folder / WEIGHTS).exists() and not (folder / CHECKPOINT).exists():
-        raise ConfigError(
-            f"{folder} holds {WEIGHTS} but no {CHECKPOINT} to go on from: replace it by --overwrite, or "
-            "choose another --out"
-        )
-    with _joined(folder, device) as ranks, _held(folder) if ranks.first else nullcontext():
-        begun = resume and (folder / CHECKPOINT).exists()
-        if resume and not begun and ranks.first:
-            console.print(f"{folder}: no checkpoint yet, training starts from the beginning", highlight=False)
-        if check and not begun:
-            _check(written, ranks, console, ahead)
-        job = prepare(written, folder, ranks, console, begun=begun, ahead=ahead)
-        with freed_memory_kept() if ranks.device.type == "cpu" else nullcontext():
-            return train(job, folder, console, begun=begun)
+    with _joined(folder, device) as ranks:
+        resume = resume or not ranks.agreed(not restarted())
+        _refuse_used(folder, resume=resume, overwrite=overwrite)
+        ranks = ranks.reaching(folder)
+        with _held(folder) if ranks.builder else nullcontext():
+            begun = ranks.share(resume and checkpoints.find(folder) is not None)
+            if resume and not begun and ranks.first:
+                said = f"{folder}: no checkpoint yet, training starts from the beginning"
+                console.print(said, highlight=False)
+            if check and not begun:
+                _check(written, ranks, console, ahead)
+            job = prepare(written, folder, ranks, console, begun=begun, ahead=ahead)
+            with freed_memory_kept() if ranks.device.type == "cpu" else nullcontext():
+                return train(job, folder, console, begun=begun)
 
 
 @contextmanager
@@ -114,7 +126,7 @@ def _joined(folder: Path, device: str) -> Iterator[Ranks]:
         yield ranks
     except DiskFullError as error:
         again = f"continue with: regard train --resume --out {shlex.quote(str(folder))}"
-        end = DiskFullError(error.path, error.why, again if (folder / CHECKPOINT).exists() else AGAIN)
+        end = DiskFullError(error.path, error.why, again if checkpoints.find(folder) else AGAIN)
         raise end from error
     except LostRankError as error:
         ignore_torchrun()
@@ -128,7 +140,7 @@ def _joined(folder: Path, device: str) -> Iterator[Ranks]:
 
 
 def _go_on(folder: Path) -> str:
-    step = last_step(folder / CHECKPOINT)
+    step = checkpoints.reached(folder)
     if step is None:
         return f"there is no checkpoint yet: {AGAIN}"
     return f"to continue from step {step}, the last checkpoint, give the same command again with --resume"
@@ -148,9 +160,12 @@ def prepare(
     own = own.part if isinstance(own, Later) else own
     if ahead is not None:
         ahead.wait()
-    if ranks.first:
+    if ranks.builder:
         sweep(folder)
-    return own(written, folder, ranks, console, begun=begun)
+    job = own(written, folder, ranks, console, begun=begun)
+    if ranks.count > 1:
+        ranks.check_same("text or tokens", text_digest(job))
+    return job
 
 
 @contextmanager
@@ -197,12 +212,27 @@ def dry_run(
     *settings: str,
     device: str = "auto",
     console: Console | None = None,
+    cluster: Cluster | None = None,
+    budget: float | None = None,
 ) -> None:
     """Print the whole recipe, the size of the model and how long training would take here: everything is
     prepared, and a few steps are timed; nothing is kept. What is printed is a recipe itself. With
-    train.minutes, a validation is timed too, and where they are too few, it is said what would do better."""
+    train.minutes, a validation is timed too, and where they are too few, it is said what would do better.
+    With a `cluster`, nothing is timed: it is said what is expected there, and until so many tokens (`budget`)
+    are read."""
     aside, console = console or Console(stderr=True), console or Console()
-    ranks = Ranks.join(device)
+    ranks = Ranks.join(device if cluster is None else "cpu")
+    if cluster is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            written = written_recipe(recipe, settings, Path(folder), resume=False)
+            job = prepare(_elsewhere(written, cluster), Path(folder), ranks, aside)
+            expected = [
+                recipe_text(job.recipe),
+                f"# {job.parameters:,} parameters",
+                *outlook(job, cluster, budget),
+            ]
+        console.print("\n".join(expected), highlight=False, markup=False, soft_wrap=True)
+        return
     with tempfile.TemporaryDirectory() as folder:
         written = written_recipe(recipe, settings, Path(folder), resume=False)
         foreseen = _foreseen(written, Path(folder), ranks, aside)
@@ -212,6 +242,16 @@ def dry_run(
     ranks.leave()
     text = recipe_text(foreseen.job.recipe)
     console.print("\n".join([text, *lines]), highlight=False, markup=False, soft_wrap=True)
+
+
+def _elsewhere(written: Written[Any], cluster: Cluster) -> Written[Any]:
+    """A recipe that is filled in with what suits those GPUs, not this machine."""
+    own = written.spec.suited
+
+    def suited(recipe: Any, plain: Mapping[str, Any], *sizes: int, **machine: Any) -> Tables:
+        return own(recipe, plain, *sizes, **{**machine, "cuda": True, "ranks": cluster.ranks})
+
+    return replace(written, spec=replace(written.spec, suited=suited))
 
 
 def _foreseen(written: Written[Any], folder: Path, ranks: Ranks, console: Console) -> Forecast:

@@ -35,25 +35,24 @@ _read_once: set[tuple[int, int]] = set()
 
 _Stream = io.FileIO | IO[bytes] | gzip.GzipFile | lzma.LZMAFile | bz2.BZ2File
 
-COMPRESSED = (".gz", ".xz", ".bz2", ".zip")
+COMPRESSED = (".gz", ".xz", ".bz2", ".zst", ".zip")
 
 INVALID = "invalid UTF-8"
 """The reason of a `LineError` whose bytes are of another encoding."""
 
 _BROKEN_STREAM = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 _BOM = b"\xef\xbb\xbf"
-_STARTS = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ\x00", ".bz2": b"BZh"}
+_STARTS = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ\x00", ".bz2": b"BZh", ".zst": b"\x28\xb5\x2f\xfd"}
 _FOREIGN_STARTS = {  # longer marks first: that of UTF-32 begins like that of UTF-16
     **charsets.MARKS,
     _STARTS[".gz"]: ".gz",
     _STARTS[".xz"]: ".xz",
     **{b"BZh%d1AY&SY" % level: ".bz2" for level in range(1, 10)},  # BZh alone may be text
     b"PK\x03\x04": ".zip",
-    b"\x28\xb5\x2f\xfd": "zstd",
+    _STARTS[".zst"]: ".zst",
     b"PAR1\x15": "Parquet",
 }
 _REMEDIES = {
-    "zstd": "unpack it: zstd -d",
     "tar": "unpack it: tar -xf",
     "Parquet": 'read it as a table, with format="parquet"',
 }
@@ -69,22 +68,23 @@ class LineError(DataError):
 def scan(path: str | Path, longest: int = LONGEST, *, encoding: str = "utf-8") -> Iterator[str | LineError]:
     """The lines of a file without their ends (LF or CR LF); for one that is broken, its error as a value.
 
-    `path` may end in .gz, .xz, .bz2 or .zip, or name a file in an archive: "archive.zip/member". A byte order
-    mark at the start is dropped. What makes the whole file unreadable is raised.
+    `path` may end in .gz, .xz, .bz2, .zst or .zip, or name a file in an archive: "archive.zip/member". A byte
+    order mark at the start is dropped. What makes the whole file unreadable is raised.
     """
     with open_bytes(path) as stream:
         yield from scan_stream(stream, str(path), longest, encoding=encoding)
 
 
 def scan_stream(
-    stream: io.BufferedReader, file: str, longest: int = LONGEST, *, encoding: str = "utf-8"
+    stream: io.BufferedReader, file: str, longest: int = LONGEST, *, encoding: str = "utf-8", first: int = 1
 ) -> Iterator[str | LineError]:
-    """The same of what is open already; `file` is what errors call it."""
+    """The same of what is open already; `file` is what errors call it. `first` is the number of the first
+    line, where the stream begins further down in its file."""
     recoded = None
     if not charsets.is_utf8(encoding):
         recoded = _Recoded(stream, file, encoding)
         stream = io.BufferedReader(recoded)
-    number, others, advice = 0, False, ""
+    number, others, advice = first - 1, False, ""
     # Two bytes more than a line may have: room for its end.
     while raw := stream.readline(longest + 2):
         number += 1
@@ -116,6 +116,11 @@ def scan_stream(
             else:
                 others = others or not text.isascii()
                 yield text
+
+
+def recoded(stream: io.BufferedReader, file: str, encoding: str) -> io.BufferedReader:
+    """What is of another encoding as UTF-8; what is not even that encoding's, as what is no UTF-8 either."""
+    return io.BufferedReader(_Recoded(stream, file, encoding))
 
 
 class _Recoded(io.RawIOBase):
@@ -178,6 +183,16 @@ def open_bytes(path: str | Path) -> Iterator[io.BufferedReader]:
             stream = stack.enter_context(_open_plain(path))
         else:
             stream = stack.enter_context(_open_member(archive, path.relative_to(archive).parts))
+            if path.suffix not in _STARTS:
+                stream = cast(_Stream, _Bounded(stream, path, archive.stat().st_size))
+        yield stack.enter_context(unpacked(stream, path, (archive or path).stat().st_size))
+
+
+@contextmanager
+def unpacked(stream: _Stream, path: Path, packed: int | None = None) -> Iterator[io.BufferedReader]:
+    """The same of what is open already; `path` is its name. `packed`: its size, where what it unpacks to is
+    to be bounded by it."""
+    with ExitStack() as stack:
         if path.suffix in _STARTS:
             stream = stack.enter_context(_buffered(stream))
             _refuse_unpacked(path, stream.peek(8))
@@ -185,15 +200,27 @@ def open_bytes(path: str | Path) -> Iterator[io.BufferedReader]:
             case ".gz":
                 stream = stack.enter_context(gzip.GzipFile(fileobj=stream, mode="rb"))
             case ".xz":
-                stream = stack.enter_context(lzma.LZMAFile(stream))
+                stream = stack.enter_context(lzma.LZMAFile(cast(IO[bytes], stream)))
             case ".bz2":
                 stream = stack.enter_context(bz2.BZ2File(stream))
-        if archive is not None or path.suffix in _STARTS:
-            stream = cast(_Stream, _Bounded(stream, path, (archive or path).stat().st_size))
+            case ".zst":
+                stream = stack.enter_context(_zstd(stream, path))
+        if packed is not None and path.suffix in _STARTS:
+            stream = cast(_Stream, _Bounded(stream, path, packed))
         try:
             yield stack.enter_context(_buffered(stream))  # those classes find lines in Python, this in C
         except _BROKEN_STREAM as error:
             raise _broken_off(path, error) from error
+
+
+def _zstd(stream: _Stream, path: Path) -> Any:
+    try:
+        from pyarrow import CompressedInputStream
+    except ImportError as error:
+        raise DataError(
+            Origin(str(path)), "zstd data needs pyarrow", remedy="pip install 'regard[scale]'"
+        ) from error
+    return CompressedInputStream(stream, "zstd")
 
 
 def did_you_mean(name: str, present: Sequence[str]) -> str:

@@ -75,10 +75,14 @@ def find_ids(specials: Specials, vocabulary: Mapping[str, int]) -> SpecialIds:
     return SpecialIds(**roles, extra={token: vocabulary[token] for token in specials.extra})
 
 
-def template(specials: Specials, vocabulary: Mapping[str, int]) -> processors.TemplateProcessing:
-    """`[CLS] a [SEP]` and `[CLS] a [SEP] b [SEP]`, with every role declared under its own name."""
+def template(
+    specials: Specials, vocabulary: Mapping[str, int], *, begins: bool = False
+) -> processors.TemplateProcessing:
+    """`[CLS] a [SEP]` and `[CLS] a [SEP] b [SEP]`, with every role declared under its own name. One that
+    `begins` has the start token first."""
     named = {role: getattr(specials, role) for role in ROLES if getattr(specials, role) is not None}
     cls, sep = ("cls:0" if "cls" in named else ""), ("sep:{}" if "sep" in named else "")
+    cls = f"start:0 {cls}" if begins else cls
     return processors.TemplateProcessing(
         single=f"{cls} $A:0 {sep.format(0)}".split(),
         pair=f"{cls} $A:0 {sep.format(0)} $B:1 {sep.format(1)}".split(),

@@ -115,10 +115,10 @@ def scan_json_lines(table: Table, columns: Sequence[Column]) -> Iterator[Row | D
 
 
 def json_objects(
-    lines: Iterable[str | LineError], file: str
+    lines: Iterable[str | LineError], file: str, first: int = 1
 ) -> Iterator[tuple[dict[str, object], Origin] | DataError]:
-    """The object of each line that is not blank."""
-    for number, line in enumerate(lines, 1):
+    """The object of each line that is not blank; `first` is the number of the first."""
+    for number, line in enumerate(lines, first):
         if isinstance(line, DataError):
             yield line
         elif number == 1 and line.lstrip().startswith("["):
@@ -176,12 +176,14 @@ def split_plain(
     *,
     cells: int | None = None,
     blank: bool = False,
+    first: int = 1,
+    width: int = 0,
 ) -> Iterator[Row | DataError]:
     """All cells of each row, in which quotation marks are text like any other. With `blank`, a blank line
-    below a row of one cell is a row too, whose cell is empty."""
+    below a row of one cell is a row too, whose cell is empty. Lines from further down in a file: `first` is
+    the number of the first, `width` how many cells the rows above have."""
     most = -1 if cells is None else cells - 1
-    width = 0
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(lines, first):
         if isinstance(line, DataError):
             yield line
         elif line or (blank and width == 1):
@@ -197,22 +199,24 @@ def split_quoted(
     *,
     longest: int = LONGEST,
     blank: bool = False,
+    first: int = 1,
+    width: int = 0,
 ) -> Iterator[Row | DataError]:
-    """All cells of each row, which may be quoted, and then may hold newlines; `blank` as in `split_plain`.
+    """All cells of each row, which may be quoted, and then may hold newlines; `blank`, `first` and `width` as
+    in `split_plain`.
 
     A stray quote swallows what follows: up to the limit, or up to the next quote, where text behind it or a
     wrong number of cells gives it away. Then only the line that opened it counts as broken, and reading goes
     on with the next one.
     """
-    width = 0
-    numbered = enumerate(lines, 1)
+    numbered = enumerate(lines, first)
     again: deque[tuple[int, str | LineError]] = deque()
 
     def following() -> tuple[int, str | LineError] | None:
         return again.popleft() if again else next(numbered, None)
 
-    while (first := following()) is not None:
-        number, line = first
+    while (opening_line := following()) is not None:
+        number, line = opening_line
         if line == "" and not (blank and width == 1):
             continue
         row = _QuotedRow(separator, Origin(file, number))

@@ -24,7 +24,7 @@ class Average:
     def __init__(self, values: Float[Tensor, "all"], config: AverageConfig) -> None:
         self.config, self._values = config, values
         self.mean = values.clone() if config.kind == "ema" else None
-        self._pull = torch.ones((), device=values.device)
+        self._pull = torch.ones((), dtype=values.dtype, device=values.device)
         self.kept: list[Tensor] = []
         self.first = values.clone() if config.start else None
 
@@ -55,6 +55,10 @@ class Average:
         own = {f"last.{index}": kept for index, kept in enumerate(self.kept)}
         own |= {} if self.mean is None else {"mean": self.mean}
         return own if self.first is None else {**own, "start": self.first}
+
+    def make_room(self, kept: int) -> None:
+        """For the state of another that has kept so many."""
+        self.kept = [torch.zeros_like(self._values) for _ in range(kept)]
 
     def load(self, state: dict[str, Tensor]) -> None:
         if self.mean is not None:

@@ -10,7 +10,8 @@ out among ranks, draws what an uninterrupted single one would. An update whose l
 does not happen.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
@@ -24,10 +25,15 @@ from regard.train.muon import FlatMuon, layer_matrices
 from regard.train.objectives import Sums
 from regard.train.optim import FlatAdam
 from regard.train.ranks import Ranks
+from regard.train.recompute import compile_layers, recompute_layers
 
 STATISTICS = ("loss", "nll", "norm", "skipped")
 """What a step leaves to be read: means over its tokens, the length of the gradient, and 1 if it was
 skipped."""
+
+
+IDLE = -1
+"""The number of a part that is computed for nothing, because other ranks have one more."""
 
 
 class Batch(Protocol):
@@ -43,6 +49,9 @@ class Batch(Protocol):
 
 
 class Engine:
+    lockstep = False
+    """Ranks may compute as many parts as each has."""
+
     def __init__(
         self,
         model: nn.Module,
@@ -54,10 +63,12 @@ class Engine:
         seed: int,
         bfloat16: bool = False,
         captured: bool = False,
+        recompute: bool = False,
         factor: Callable[[str], float] | None = None,
     ) -> None:
-        """`captured` needs CUDA, and batches and a loss whose sizes never change. `factor` gives each
-        parameter, by name, its factor on the learning rate."""
+        """`captured` needs CUDA, and batches and a loss whose sizes never change. `recompute` keeps no
+        activations inside of layers. `factor` gives each parameter, by name, its factor on the learning
+        rate."""
         self.model, self._loss = model, loss
         self._clip = optimizer.clip
         self._ranks, self._seed, self._bfloat16, self._captured = ranks, seed, bfloat16, captured
@@ -70,7 +81,9 @@ class Engine:
             case "muon":
                 self.optimizer = FlatMuon(self.weights, optimizer, matrices)
         self.average = Average(self.weights.values, average)
-        self.statistics = torch.zeros(len(STATISTICS), device=ranks.device)
+        self.statistics = torch.zeros(len(STATISTICS), dtype=self.weights.values.dtype, device=ranks.device)
+        if recompute:
+            recompute_layers(model)
         self._held: Any = None
         self._read: list[Tensor] = []
         self._work_graph: Any = None
@@ -100,6 +113,34 @@ class Engine:
         self._read = []
         self.weights.zero()
 
+    def compile(self, beside: Callable[[], None] | None) -> None:
+        """The layers, and what is computed beside them."""
+        compile_layers(self.model)
+        if beside is not None:
+            beside()
+        self.forget()
+
+    @contextmanager
+    def shown(self, *, averaged: bool) -> Iterator[Mapping[str, Tensor]]:
+        """Meanwhile the model has the averaged weights, or those of the last step. What makes it up."""
+        values = self.weights.values
+        own = values.clone()
+        if averaged:
+            values.copy_(self.average.current)
+        try:
+            yield self.weights.whole(values)
+        finally:
+            values.copy_(own)
+
+    @property
+    def fixed(self) -> dict[str, Tensor]:
+        """What is not trained: frozen parameters and persistent buffers."""
+        return self.weights.fixed
+
+    def mark(self) -> None:
+        """Before a validation."""
+        self.average.mark()
+
     def _work(self, batch: Any) -> None:
         # Every weight is used once in a pass: a cache of their casts would only keep memory.
         with torch.autocast(
@@ -107,7 +148,7 @@ class Engine:
         ):
             sums = self._loss(batch)
         sums.loss.backward()
-        self.weights.totals.add_(torch.stack([each.detach().float() for each in sums]))
+        self.weights.totals.add_(torch.stack([each.detach().to(self.weights.totals.dtype) for each in sums]))
 
     def _update(self) -> None:
         loss, nll, tokens = self.weights.totals

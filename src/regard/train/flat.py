@@ -54,16 +54,19 @@ class FlatParameters:
         totals: int = 0,
         factor: Callable[[str], float] | None = None,
         first: Collection[str] = (),
+        only: Collection[str] | None = None,
+        device: torch.device | None = None,
     ) -> None:
         """Takes the parameters over: move the model to its device, and freeze what is not to be trained,
         before. `factor` gives each parameter, by name, its factor on the learning rate; those named by
-        `first` come before the others, in parts of their own."""
-        own = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-        if not own:
+        `first` come before the others, in parts of their own. Of some models, `only` these are taken."""
+        every = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+        if not every:
             raise ValueError(f"{type(model).__name__} has no parameter that can be trained")
+        own = every if only is None else {name: each for name, each in every.items() if name in only}
         self._model = model
-        apart = _undecayed(model)
-        kinds = {name: (name not in first, name in apart, _factor(name, factor)) for name in own}
+        apart = undecayed(model)
+        kinds = {name: (name not in first, name in apart, rate_factor(name, factor)) for name in own}
         ordered = sorted(own, key=kinds.__getitem__)  # stable
         self.places: dict[str, Slot] = {}
         stops: dict[tuple[bool, bool, float], int] = {}
@@ -72,9 +75,12 @@ class FlatParameters:
             self.places[name] = Slot(end, own[name].shape)
             end += -(-own[name].numel() // ALIGNMENT) * ALIGNMENT
             stops[kinds[name]] = end
-        like = own[ordered[0]]
-        self.values = torch.zeros(end, dtype=torch.float32, device=like.device)
-        self._buffer = torch.zeros(end + totals, dtype=torch.float32, device=like.device)
+        like = next(iter((own or every).values()))
+        device = like.device if device is None else device
+        # half precision is the products' business
+        kind = torch.promote_types(like.dtype, torch.float32)
+        self.values = torch.zeros(end, dtype=kind, device=device)
+        self._buffer = torch.zeros(end + totals, dtype=kind, device=device)
         self.gradients = self._buffer[:end]
         self.totals = self._buffer[end:]
         for name, value in self.named(self.values).items():
@@ -119,7 +125,14 @@ class FlatParameters:
         self._buffer.zero_()
 
 
-def _factor(name: str, factor: Callable[[str], float] | None) -> float:
+def whole_state(model: nn.Module) -> dict[str, Tensor]:
+    """All that makes up a model: parameters, a tied one once, and persistent buffers."""
+    saved = model.state_dict(keep_vars=True).keys()
+    found: dict[str, Tensor] = {name: each.detach() for name, each in model.named_parameters()}
+    return found | {name: each for name, each in model.named_buffers() if name in saved}
+
+
+def rate_factor(name: str, factor: Callable[[str], float] | None) -> float:
     value = 1.0 if factor is None else float(factor(name))
     if value == 0:
         raise ValueError(
@@ -131,7 +144,7 @@ def _factor(name: str, factor: Callable[[str], float] | None) -> float:
     return value
 
 
-def _undecayed(model: nn.Module) -> set[str]:
+def undecayed(model: nn.Module) -> set[str]:
     """Pulling these towards 0 does not make a function simpler: biases and norms, and embeddings, whose rare
     rows would fade away between the steps that see them."""
     embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}

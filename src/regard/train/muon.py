@@ -84,9 +84,10 @@ class _Matrix:
     def shape(self) -> tuple[int, int]:
         return self.rows, self.columns
 
-    @property
-    def scale(self) -> float:
-        return 0.2 * math.sqrt(max(self.shape))
+
+def update_scale(rows: int, columns: int) -> float:
+    """What makes the elements of such an orthogonal matrix as large as AdamW's updates usually are."""
+    return 0.2 * math.sqrt(max(rows, columns))
 
 
 class FlatMuon:
@@ -102,9 +103,9 @@ class FlatMuon:
         self._parts = [part for part in weights.parts if part.first]
         self._end = max((part.span.stop for part in self._parts), default=0)
         device = weights.values.device
-        self._precision = torch.bfloat16 if device.type == "cuda" else torch.float32
-        self._rate = torch.zeros((), device=device)
-        self._gap = torch.zeros(ALIGNMENT, device=device)
+        self._precision = torch.bfloat16 if device.type == "cuda" else weights.values.dtype
+        self._rate = torch.zeros((), dtype=weights.values.dtype, device=device)
+        self._gap = torch.zeros(ALIGNMENT, dtype=weights.values.dtype, device=device)
         self._shapes: dict[tuple[int, int], list[_Matrix]] = {}
         """Matrices of one shape are one batch of products."""
         for name, place in weights.places.items():
@@ -130,7 +131,7 @@ class FlatMuon:
         values, means = self._weights.values, self.means[: self._end]
         skipped = self.skip.bool()
         gradients = self._weights.gradients[: self._end].masked_fill(skipped, 0.0)
-        means.lerp_(gradients, (1 - self._momentum) * (1 - self.skip))
+        means.lerp_(gradients, (1 - self._momentum) * (1 - self.skip.to(means.dtype)))
         updates = self._orthogonal(gradients.lerp_(means, self._momentum))
         rate = self._rate.masked_fill(skipped, 0.0)
         for part in self._parts:
@@ -146,7 +147,7 @@ class FlatMuon:
         rough = momentum.to(self._precision)
         for shape, matrices in self._shapes.items():
             batch = torch.stack([rough[each.start : each.stop].view(shape) for each in matrices])
-            scaled = matrices[0].scale * orthogonal(batch).float()
+            scaled = update_scale(*shape) * orthogonal(batch).to(momentum.dtype)
             found |= {each.start: row for each, row in zip(matrices, scaled.flatten(1), strict=True)}
         pieces, end = [], 0
         for start in sorted(found):

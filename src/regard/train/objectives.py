@@ -58,18 +58,23 @@ def head_loss(
 def token_loss(
     logits: Float[Tensor, "tokens vocab"], labels: Int[Tensor, "tokens"], label_smoothing: float
 ) -> Sums:
-    return _sums(F.log_softmax(logits.float(), dim=-1), labels, label_smoothing)
+    return _sums(F.log_softmax(wide(logits), dim=-1), labels, label_smoothing)
 
 
 def agreeing_loss(
     logits: Float[Tensor, "twice vocab"], labels: Int[Tensor, "tokens"], label_smoothing: float, r_drop: float
 ) -> Sums:
     """Of two passes over the same tokens, one behind the other."""
-    logs = F.log_softmax(logits.float(), dim=-1)
+    logs = F.log_softmax(wide(logits), dim=-1)
     both = _sums(logs, labels.repeat(2), label_smoothing)
     first, second = logs.chunk(2)
     loss = both.loss / 2 + r_drop * disagreement(first, second, labels)
     return Sums(loss, both.nll / 2, both.tokens / 2)
+
+
+def wide(logits: Float[Tensor, "rows vocab"]) -> Float[Tensor, "rows vocab"]:
+    """In float32 at least."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def _sums(logs: Float[Tensor, "tokens vocab"], labels: Int[Tensor, "tokens"], label_smoothing: float) -> Sums:

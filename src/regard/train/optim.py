@@ -15,7 +15,7 @@ The rate rises linearly over the warm-up, then
 """
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -45,11 +45,41 @@ def learning_rate(step: int, steps: int, config: OptimizerConfig, d_model: int) 
             return peak
 
 
+def adamw(
+    values: list[Tensor],
+    gradients: list[Tensor],
+    means: list[Tensor],
+    squares: list[Tensor],
+    counts: list[Tensor],
+    config: OptimizerConfig,
+    *,
+    rate: float | Tensor,
+    decay: float,
+    skip: Tensor,
+) -> None:
+    """One update of these weights, unless `skip` is 1. By the kernel under `torch.optim.AdamW(fused=True)`,
+    which imports torch's compiler: seconds."""
+    torch._fused_adamw_(
+        values,
+        gradients,
+        means,
+        squares,
+        [],
+        counts,
+        lr=cast(Any, rate),
+        beta1=config.betas[0],
+        beta2=config.betas[1],
+        weight_decay=decay,
+        eps=config.eps,
+        amsgrad=False,
+        maximize=False,
+        found_inf=skip,
+    )
+
+
 class FlatAdam:
     """AdamW over flat weights; its own state is flat vectors too. Each part of the weights is updated by one
-    kernel, at its factor of the rate. The parts that come first are another optimizer's.
-
-    The kernel is the one under `torch.optim.AdamW(fused=True)`, which imports torch's compiler: seconds."""
+    kernel, at its factor of the rate. The parts that come first are another optimizer's."""
 
     def __init__(self, weights: FlatParameters, config: OptimizerConfig) -> None:
         device = weights.values.device
@@ -74,31 +104,25 @@ class FlatAdam:
 
     @torch.no_grad()
     def step(self) -> None:
-        config = self._config
         for part, rate, count in zip(self._parts, self._rates, self._counts, strict=True):
             count.add_(1)
-            torch._fused_adamw_(
+            adamw(
                 [self._values[part.span]],
                 [self._gradients[part.span]],
                 [self.means[part.span]],
                 [self.squares[part.span]],
-                [],
                 [count],
-                lr=rate,
-                beta1=config.betas[0],
-                beta2=config.betas[1],
-                weight_decay=config.weight_decay if part.decays else 0.0,
-                eps=config.eps,
-                amsgrad=False,
-                maximize=False,
-                found_inf=self.skip,
+                self._config,
+                rate=rate,
+                decay=self._config.weight_decay if part.decays else 0.0,
+                skip=self.skip,
             )
             count.sub_(self.skip)
 
     @property
     def updates(self) -> int:
         """Steps that did change the weights."""
-        return int(self._counts[0])
+        return int(self._counts[0]) if self._counts else 0
 
     @updates.setter
     def updates(self, updates: int) -> None:

@@ -1,17 +1,22 @@
 """Several processes that train one model: `torchrun --nproc-per-node=2 -m regard train ...`.
 
 Each rank takes its share of the parts of every step; gradients are added up; all ranks then do the same
-update. Files are rank 0's business. One that is lost ends them all (watch.py).
+update. Files are rank 0's business; where other machines do not see them, the first rank of each has its own
+tokenizer and token stores there. One that is lost ends them all (watch.py), and torchrun may start them anew.
 """
 
 import itertools
 import os
+import secrets
 import signal
+import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -19,7 +24,9 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
+from regard.config import ConfigError
 from regard.disk import AGAIN
+from regard.train.meeting import meet
 from regard.train.watch import LostRankError, Watch
 
 PATIENCE = timedelta(days=1)
@@ -28,6 +35,8 @@ would end a run over a large corpus. One that is lost does not keep them: each w
 
 MEETING = timedelta(minutes=10)
 """They start together, and meet within this time."""
+SEEN_AFTER = 20
+"""Tenths of a second until a new file is seen by other machines, if it ever is."""
 _NUMBERS = itertools.count()
 
 
@@ -47,7 +56,7 @@ def _met(rank: int, count: int) -> Store:
     """The store of all ranks, as torchrun's variables say; the n-th training of a process has its own."""
     store, _, _ = next(rendezvous("env://", rank, count, timeout=MEETING))
     store.set_timeout(PATIENCE)
-    return PrefixStore(f"regard {next(_NUMBERS)}", store)
+    return meet(PrefixStore(f"regard {next(_NUMBERS)}", store), rank, count, MEETING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +66,12 @@ class Ranks:
     device: torch.device
     watch: Watch | None = None
     """Of the other ranks, where there are some."""
+    local: int = 0
+    """Its number among those of its machine."""
+    builds: bool | None = None
+    """Whether it makes what others of its machine wait for and read; None: the first does."""
+    shared: bool = True
+    """Whether all see the folder of the first."""
 
     @classmethod
     def join(cls, device: str = "auto") -> "Ranks":
@@ -69,7 +84,7 @@ class Ranks:
             torch.cuda.set_device(place)
         rank = int(os.environ.get("RANK", "0"))
         if count == 1 or dist.is_initialized():
-            return cls(rank=rank, count=count, device=place)
+            return cls(rank=rank, count=count, device=place, local=local)
         try:
             store = _met(rank, count)
             kind = "nccl" if place.type == "cuda" else "gloo"
@@ -79,7 +94,50 @@ class Ranks:
             raise LostRankError(
                 f"rank {rank} cannot reach the {count - 1} others ({said}); {AGAIN}"
             ) from error
-        return cls(rank=rank, count=count, device=place, watch=Watch(store, rank, count))
+        return cls(rank=rank, count=count, device=place, watch=Watch(store, rank, count), local=local)
+
+    def reaching(self, folder: Path) -> "Ranks":
+        """The same, knowing what its machine sees of this folder of the first rank: where that is nothing,
+        the first of each machine builds for it what the first of all does for its own."""
+        if self.count == 1:
+            return self
+        name = self.share(f"rank-0.{secrets.token_hex(8)}")
+        if self.first:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).touch()
+        self.wait()
+        sees = _sees(folder / name)
+        shared = self.agreed(sees)
+        if self.first:
+            (folder / name).unlink(missing_ok=True)
+        return replace(self, builds=self.first or (self.local == 0 and not sees), shared=shared)
+
+    def agreed(self, fact: bool) -> bool:
+        """Whether it is so for all ranks."""
+        against = torch.tensor(float(not fact), device=self.device)
+        self.add_up(against)
+        return float(against) == 0
+
+    def check_same(self, what: str, own: str) -> None:
+        """What all ranks must have alike, or else they would not train one model."""
+        wanted = self.share(own)
+        if own != wanted:
+            raise ConfigError(
+                f"rank {self.rank} on {socket.gethostname()} has other {what} than rank 0: give every "
+                "machine the same files, settings and versions"
+            )
+
+    @property
+    def builder(self) -> bool:
+        return self.first if self.builds is None else self.builds
+
+    def form_group(self) -> None:
+        """torch's own group of all ranks, where there is none: of a process alone."""
+        if not dist.is_initialized():
+            kind = "nccl" if self.device.type == "cuda" else "gloo"
+            dist.init_process_group(
+                kind, store=cast(Any, dist).HashStore(), rank=self.rank, world_size=self.count
+            )
 
     @property
     def first(self) -> bool:
@@ -90,6 +148,12 @@ class Ranks:
         if self.count > 1:
             with self._together():
                 dist.all_reduce(tensor)
+
+    def copy_first(self, tensor: Tensor) -> None:
+        """What rank 0 has in it, in place."""
+        if self.count > 1:
+            with self._together():
+                dist.broadcast(tensor, src=0)
 
     def wait(self) -> None:
         """Until all ranks are here."""
@@ -115,12 +179,42 @@ class Ranks:
             ignore_torchrun()
             raise LostRankError(self.watch.diagnosis(error) if self.watch else str(error)) from error
 
+    @contextmanager
+    def talking(self) -> Iterator[None]:
+        """What fails here may fail because another rank is lost, while torch gathers or writes."""
+        try:
+            yield
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            found = None if self.watch is None else self.watch.soon_lost()
+            if found is None:
+                raise
+            ignore_torchrun()
+            raise LostRankError(found) from error
+
     def leave(self, error: BaseException | None = None) -> None:
         """At the end, or after this error."""
         if self.watch is not None:
             self.watch.stop("" if error is None else " ".join(str(error).split()) or type(error).__name__)
-        if self.count > 1 and dist.is_initialized() and not isinstance(error, LostRankError):
+        if dist.is_initialized() and not isinstance(error, LostRankError):
             dist.destroy_process_group()
+
+
+def restarted() -> bool:
+    """Whether torchrun has started this process in the place of one that was lost."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+
+
+def _sees(path: Path) -> bool:
+    """Folders over a network may be some moments behind."""
+    for _ in range(SEEN_AFTER):
+        if path.exists():
+            return True
+        with suppress(OSError):
+            os.listdir(path.parent)  # has some of them look again  # noqa: PTH208
+        time.sleep(0.1)
+    return False
 
 
 def ignore_torchrun() -> None:

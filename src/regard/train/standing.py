@@ -107,7 +107,7 @@ def load(path: Path, engine: Engine, *, optimizer: str) -> tuple[Standing, list[
         )
     try:
         _check_tensors(tensors, engine)
-        standing, updates = _standing(facts.get("standing")), _count("updates", facts.get("updates"))
+        standing, updates = as_standing(facts.get("standing")), check_count("updates", facts.get("updates"))
     except ValueError as error:
         raise CheckpointError(f"{path}: damaged: {error}; start again in a new folder") from error
     for name, vector in _vectors(engine).items():
@@ -147,7 +147,7 @@ def _check_tensors(tensors: Mapping[str, Tensor], engine: Engine) -> None:
             )
 
 
-def _standing(facts: object) -> Standing:
+def as_standing(facts: object) -> Standing:
     """What JSON says, if such a standing can be."""
     if not isinstance(facts, dict) or "step" not in facts:
         raise ValueError("its facts do not say at which step it is")
@@ -156,7 +156,7 @@ def _standing(facts: object) -> Standing:
         raise ValueError(f"nothing is known of {extra[:3]}")
     standing = Standing(**facts)
     for name in ("step", "best_step", "waited", "skipped", "in_a_row", "split", "steps"):
-        _count(name, getattr(standing, name))
+        check_count(name, getattr(standing, name))
     if standing.best_step > standing.step:
         raise ValueError(f"best_step={standing.best_step} is behind step={standing.step}")
     if not 1 <= standing.split <= MOST_PIECES:
@@ -174,7 +174,7 @@ def _standing(facts: object) -> Standing:
     return standing
 
 
-def _count(name: str, value: object) -> int:
+def check_count(name: str, value: object) -> int:
     if type(value) is not int or not 0 <= value <= MOST_STEPS:
         raise ValueError(f"{name}={value!r} should be a whole number from 0 to {MOST_STEPS:,}")
     return value

@@ -10,7 +10,7 @@ checkpoint (standing.py) is the weights, frozen ones too, the optimizer's state 
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,19 +21,19 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from regard.data.batches import prefetch
-from regard.nn.layers import TransformerLayer
 from regard.nn.memory import memory_errors
 from regard.settings.training import AverageConfig, OptimizerConfig, TrainConfig
-from regard.train.engine import STATISTICS, Engine
+from regard.train.choice import is_sharded, sharded_engine
+from regard.train.engine import IDLE, STATISTICS, Engine
 from regard.train.objectives import Sums
 from regard.train.optim import learning_rate
 from regard.train.pace import Pace, affordable
 from regard.train.ranks import Ranks
 from regard.train.report import Report
+from regard.train.resume import load_checkpoint, save_checkpoint
 from regard.train.signals import Stop, listening
-from regard.train.standing import MOST_PIECES, Standing, load, save
+from regard.train.standing import MOST_PIECES, Standing
 
-CHECKPOINT = "checkpoint.safetensors"
 TOLERATED = 5
 """So many updates in a row may be skipped for a gradient that is not finite."""
 
@@ -64,6 +64,9 @@ class Feed(Protocol):
     def parts(self, step: int, split: int) -> list[tuple[int, Any]]:
         """This rank's batches of a step, from 1, each with its number among all of the step. `split` cuts
         each batch in so many, for a device too small for it."""
+
+    def idle(self, step: int, split: int) -> list[Any]:
+        """Any batches, as many as this rank has fewer than the one that has most."""
 
 
 Parts = tuple[int, list[tuple[int, Any]]]
@@ -123,12 +126,16 @@ class Trainer:
         size = sum(parameter.numel() for parameter in model.parameters())
         long = config.minutes >= LONG_MINUTES if config.minutes else size * config.steps * tokens >= LONG
         compiles = static and (on_cuda and long if config.compile == "auto" else config.compile == "yes")
-        captured = on_cuda and static and config.capture != "no"
+        self.sharded = is_sharded(model, config, average, ranks, tokens=tokens)
+        """Whether no rank has the whole model."""
+        again = config.activation_checkpointing
+        captured = on_cuda and static and config.capture != "no" and not (self.sharded or again)
         for name, done in (("compile", compiles), ("capture", captured)):
             if getattr(config, name) == "yes" and not done:
                 raise ValueError(
                     f"train.{name}='yes', but a step of this model on {ranks.device} cannot be: it takes a "
-                    "Transformer on CUDA, whose batches all have one size; choose 'auto'"
+                    "Transformer on CUDA, whose batches all have one size, and to be captured neither fsdp "
+                    "nor activation_checkpointing; choose 'auto'"
                 )
         self.compiled = False
         self._compile = compile
@@ -136,16 +143,19 @@ class Trainer:
         """How many steps; None: never, or it is done."""
         if compiles:
             self._compile_after = UNCOMPILED if config.compile == "auto" else 0
-        self.engine = Engine(
-            model,
-            loss,
-            optimizer=optimizer,
-            average=average,
-            ranks=ranks,
-            seed=config.seed,
-            bfloat16=config.bfloat16(ranks.device),
-            captured=captured,
-            factor=factor,
+        settings: dict[str, Any] = {
+            "optimizer": optimizer,
+            "average": average,
+            "ranks": ranks,
+            "seed": config.seed,
+            "bfloat16": config.bfloat16(ranks.device),
+            "factor": factor,
+            "recompute": again,
+        }
+        self.engine = (
+            sharded_engine(model, loss, offload=config.cpu_offload, **settings)
+            if self.sharded
+            else Engine(model, loss, captured=captured, **settings)
         )
         self.standing = Standing(steps=config.steps)
         self._rate = 0.0
@@ -159,13 +169,11 @@ class Trainer:
         self._spare = True
         """Whether there is time for a validation before the last one."""
 
-    @property
-    def path(self) -> Path:
-        return self.folder / CHECKPOINT
-
     def resume(self) -> None:
         """Continue from the folder's checkpoint."""
-        self.standing, self._history = load(self.path, self.engine, optimizer=self.optimizer.kind)
+        self.standing, self._history = load_checkpoint(
+            self.folder, self.engine, self.ranks, self.optimizer.kind
+        )
         standing = self.standing
         if standing.compiled and self._compile_after is not None:
             self._compile_after = 0
@@ -182,12 +190,7 @@ class Trainer:
             return
         self._compile_after, self._pace = None, Pace()
         self.compiled = self.standing.compiled = True
-        for layer in self.model.modules():
-            if isinstance(layer, TransformerLayer):
-                layer.compile(fullgraph=True, dynamic=False)
-        if self._compile is not None:
-            self._compile()
-        self.engine.forget()
+        self.engine.compile(self._compile)
 
     def run(self) -> Outcome:
         """Train to the end, or until a signal asks to stop: then a checkpoint is written first."""
@@ -208,7 +211,7 @@ class Trainer:
                     standing.step += 1
                     parts = self._step(parts if split == standing.split else None, report)
                     self._history.append(self.engine.statistics.clone())
-                    self._counted += sum(part.tokens for _, part in parts)
+                    self._counted += sum(part.tokens for number, part in parts if number != IDLE)
                     report.moved(standing.step, standing.steps)
                     standing.seconds = before + time.monotonic() - began
                     self._pace.stepped(time.monotonic())
@@ -266,7 +269,7 @@ class Trainer:
 
         def pinned(step: int) -> Parts:
             split = self.standing.split
-            parts = self.feed.parts(step, split)
+            parts = self._parts(step, split)
             if not on_cuda:
                 return split, parts
             with torch.cuda.device(self.ranks.device):  # a new thread starts on the first one
@@ -277,6 +280,13 @@ class Trainer:
         left = range(self.standing.step + 1, config.steps + 1) if not self.standing.finished else range(0)
         jobs = (partial(pinned, step) for step in left)
         return prefetch(jobs, workers=workers, ahead=4 * max(workers, 1))
+
+    def _parts(self, step: int, split: int) -> list[tuple[int, Any]]:
+        """This rank's batches of a step; where ranks gather layers together, as many as any other has."""
+        parts = self.feed.parts(step, split)
+        if not self.engine.lockstep:
+            return parts
+        return [*parts, *((IDLE, batch) for batch in self.feed.idle(step, split))]
 
     def _timed(self, batches: Iterator[Parts]) -> Iterator[Parts]:
         """The same, and how long one had to wait for them."""
@@ -299,12 +309,17 @@ class Trainer:
             self.compile()
         while True:
             if parts is None:
-                parts = self.feed.parts(step, self.standing.split)
+                parts = self._parts(step, self.standing.split)
             try:
-                with memory_errors():
+                with self._talking(), memory_errors():
                     self.engine.step(step, parts, self._rate)
                 return parts
             except torch.OutOfMemoryError as error:
+                if self.engine.lockstep:  # the other ranks are in the middle of this step
+                    raise TrainingError(
+                        f"step {step}: the batches are too large for the memory of {self.ranks.device}: "
+                        "lower batch.tokens and raise batch.parts, or set train.activation_checkpointing=true"
+                    ) from error
                 self.engine.forget()
                 torch.cuda.empty_cache()
                 if self._compile_after is not None:  # which takes less memory
@@ -382,22 +397,22 @@ class Trainer:
     def _look(self, report: Report) -> None:
         """Validate the averaged weights; keep them if they are the best."""
         standing, engine = self.standing, self.engine
-        engine.average.mark()
-        weights = engine.average.current
+        engine.mark()
         figures: Mapping[str, float] = {}
         example = ""
         began = time.monotonic()
-        if self._validate is not None:
-            if self.ranks.first:
-                figures, example = self._validated(weights)
-            figures, example = self.ranks.share((figures, example))
         name, wanted = self._metric
-        if self._validate is not None and name not in figures:
-            raise ValueError(f"metric {name!r} is none of those measured: {', '.join(figures)}")
-        better = standing.judge(figures, name, wanted)
-        if better and self.ranks.first:
-            facts = {"step": standing.step, "seconds": standing.seconds, "valid": dict(figures)}
-            self._keep(engine.weights.whole(weights), facts)
+        with engine.shown(averaged=True) as weights:
+            if self._validate is not None:
+                if self.ranks.first:
+                    figures, example = self._validated()
+                figures, example = self.ranks.share((figures, example))
+                if name not in figures:
+                    raise ValueError(f"metric {name!r} is none of those measured: {', '.join(figures)}")
+            better = standing.judge(figures, name, wanted)
+            if better and self.ranks.first:
+                facts = {"step": standing.step, "seconds": standing.seconds, "valid": dict(figures)}
+                self._keep(weights, facts)
         report.validated(
             standing.step, figures, best=better, example=example, seconds=time.monotonic() - began
         )
@@ -405,12 +420,10 @@ class Trainer:
 
     def validated(self) -> tuple[Mapping[str, float], str]:
         """What a validation would say now; nothing is kept of it."""
-        return self._validated(self.engine.weights.values.clone())
+        with self.engine.shown(averaged=False):
+            return self._validated() if self.ranks.first else ({}, "")
 
-    def _validated(self, weights: Tensor) -> tuple[Mapping[str, float], str]:
-        values = self.engine.weights.values
-        own = values.clone()
-        values.copy_(weights)
+    def _validated(self) -> tuple[Mapping[str, float], str]:
         modes = {part: part.training for part in self.model.modules()}  # a frozen one may be in eval mode
         self.model.eval()
         try:
@@ -419,13 +432,18 @@ class Trainer:
         finally:
             for part, training in modes.items():
                 part.training = training
-            values.copy_(own)
+
+    def _talking(self) -> AbstractContextManager[None]:
+        """Ranks that gather layers together may lose one another there."""
+        return self.ranks.talking() if self.engine.lockstep else nullcontext()
 
     def _save(self) -> None:
-        if self.ranks.first:
-            save(self.path, self.engine, self.standing, self._history, optimizer=self.optimizer.kind)
+        """Of a model that is cut, all ranks write."""
+        with self._talking():
+            save_checkpoint(
+                self.folder, self.engine, self.standing, self._history, self.ranks, self.optimizer.kind
+            )
         self._saved = time.monotonic()
-        self.ranks.wait()
 
 
 @contextmanager

@@ -77,13 +77,19 @@ class Watch:
             time.sleep(0.05)
         return "the process that brought the ranks together cannot be reached any more"
 
-    def diagnosis(self, error: BaseException) -> str:
-        """What is lost when an operation of all ranks has failed so."""
+    def soon_lost(self) -> str | None:
+        """The same, where it may take a moment to be known."""
         until = time.monotonic() + ASKED
         while time.monotonic() < until:
             if (found := self.lost()) is not None:
                 return found
             time.sleep(0.05)
+        return None
+
+    def diagnosis(self, error: BaseException) -> str:
+        """What is lost when an operation of all ranks has failed so."""
+        if (found := self.soon_lost()) is not None:
+            return found
         said = " ".join(str(error).split())[:200]
         return f"the other ranks cannot be reached any more ({said})"
 

@@ -7,6 +7,7 @@ from torch.testing import assert_close
 
 from regard.layout import Layout
 from regard.nn.attention import attend
+from regard.nn.grouped import attend_by_distance, takes_distances
 from regard.nn.kernels import attend_packed
 from regard.nn.masks import FULL, Mask
 from regard.nn.native import attention
@@ -57,6 +58,53 @@ def test_it_is_the_equation(lengths, heads, kv_heads, d_head, d_value, mask):
         queries.double(), keys.double(), values.double(), layout, layout, mask, kernel="equation"
     )
     assert_close(found.double(), exact, atol=3e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+@pytest.mark.parametrize(("heads", "kv_heads", "d_head", "d_value"), [(4, 2, 64, 64), (3, 3, 20, 7)])
+@pytest.mark.parametrize("lengths", [[1], [6, 3, 1], [7, 16, 17, 33, 2], [200, 0, 48]])
+def test_a_bias_by_distance_is_the_equations(lengths, heads, kv_heads, d_head, d_value, mask):
+    layout = Layout.of(lengths)
+    queries = torch.randn(layout.tokens, heads, d_head)
+    keys, values = (torch.randn(layout.tokens, kv_heads, width) for width in (d_head, d_value))
+    distances = torch.randn(heads, 2 * layout.longest - 1)
+    asked = (queries, keys, values)
+    assert takes_distances(*asked, distances)
+    reach = [-1 if far is None else far for far in (mask.before, mask.after)]
+    offsets = layout.host_offsets, layout.host_offsets
+    found = attend_by_distance(*asked, *offsets, *reach, d_head**-0.5, distances)
+    exact = attend_packed(
+        *(each.double() for each in asked),
+        layout,
+        layout,
+        mask,
+        distances=distances.double(),
+        kernel="equation",
+    )
+    assert_close(found.double(), exact, atol=3e-6, rtol=1e-5)
+    if d_head == d_value:
+        assert torch.equal(attend_packed(*asked, layout, layout, mask, distances=distances), found)
+
+
+def test_biases_that_are_not_of_all_heads_and_distances_are_refused():
+    layout = Layout.of([9])
+    asked = torch.randn(3, 9, 2, 16)
+    offsets = layout.host_offsets, layout.host_offsets
+    for distances, words in ((torch.zeros(3, 17), "heads"), (torch.zeros(2, 15), "15 distances")):
+        with pytest.raises(ValueError, match=words):
+            attend_by_distance(*asked, *offsets, -1, -1, 0.25, distances)
+
+
+@pytest.mark.parametrize(("heads", "d_head"), [(4, 32), (2, 16), (3, 20)])
+def test_a_sequence_has_the_same_bits_in_any_company(heads, d_head):
+    """Whatever the lengths of the others: a corpus may be cut anywhere."""
+    lengths = [1, 4, 6, 7, 40, 2, 13]
+    layout = Layout.of(lengths)
+    queries, keys, values = torch.randn(3, layout.tokens, heads, d_head)
+    together = native(queries, keys, values, layout, layout)
+    for start, length in zip(layout.host_offsets.tolist(), lengths, strict=False):
+        own, alone = slice(start, start + length), Layout.of([length])
+        assert torch.equal(native(queries[own], keys[own], values[own], alone, alone), together[own])
 
 
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)

@@ -14,9 +14,9 @@ from torch.testing import assert_close
 from regard.config import ConfigError, from_dict
 from regard.data import Plan
 from regard.data.store import Column
-from regard.settings.models import EmbedConfig
+from regard.settings.models import EmbedConfig, PromptConfig
 from regard.settings.training import BatchConfig
-from regard.tasks.base.encoders import loaded, open_encoder
+from regard.tasks.base.encoders import loaded, open_encoder, save_checkpoint
 from regard.tasks.base.job import Job, train
 from regard.tasks.base.reading import Reader
 from regard.tasks.base.recipe import Written
@@ -310,6 +310,27 @@ def test_the_projection_is_as_the_recipe_or_the_start_has_it(tmp_path: Path):
         assert job.model.config.head == EmbedConfig(
             pool=replace(EmbedConfig().pool, kind=pool), project=width % 32
         )
+
+
+def test_a_start_with_prompts_is_trained_and_kept_with_them(tmp_path: Path):
+    plain = recipe(tmp_path, train={"steps": 1, "validate_every": 1})
+    trained(plain, tmp_path / "plain")
+    start = open_encoder(tmp_path / "plain")
+    source, target = tiny.pairs(1)[0]
+    first, second = source.split()[0], target.split()[0]
+    prompts = (PromptConfig(name="query", text=f"{first} "), PromptConfig(name="passage", text=f"{second} "))
+    head = replace(start.config.head, prompts=prompts)
+    start = replace(start, config=replace(start.config, head=head))
+    save_checkpoint(start, tmp_path / "start", "embed")
+    more = {**plain, "model": {"start": str(tmp_path / "start")}}
+    del more["tokenizer"]
+    job = prepared(more, tmp_path / "more")
+    assert job.model.config.head == head
+    batch = job.feed.batch(np.arange(5), None, 0)
+    rows = batch.text.layout.split(batch.text.ids)
+    vocabulary = start.tokenizer.vocabulary
+    assert {int(rows[place][1]) for place in batch.places[:, 0]} == {vocabulary[first]}
+    assert {int(rows[place][1]) for place in batch.places[:, 1]} == {vocabulary[second]}
 
 
 def test_training_pairs_with_a_text_of_the_others_are_left_out_and_counted(tmp_path: Path):

@@ -311,7 +311,9 @@ def test_a_model_is_evaluated_on_text_as_it_was_trained_on(tmp_path: Path) -> No
     ):
         evaluate(tmp_path / "model", valid, Console(quiet=True), stride=3)
     folder = folder_of(tmp_path / "embedder", EmbedConfig())
-    with pytest.raises(ConfigError, match="embedders are not measured by regard evaluate"):
+    with pytest.raises(
+        ConfigError, match="--labelled is not for this model: it takes --queries, --corpus, --qrels"
+    ):
         evaluate(folder, valid, Console(quiet=True))
 
 

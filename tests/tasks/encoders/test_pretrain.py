@@ -231,7 +231,7 @@ def test_the_loss_is_that_of_every_place_by_itself(tokenizer, nexts):
     made, own = feed(tokenizer, nexts=nexts, static=False), model(tokenizer, nexts=nexts)
     batch = made.batch(made.plan.epoch(0)[0], None, 0)
     sums = PretrainLoss(own, 1.7)(batch)
-    scores = own(batch.text.ids, batch.text.layout, batch.segments).float()
+    scores = own(batch.text.ids, batch.text.layout, batch.segments)
     nll = sum(
         -scores[place].log_softmax(-1)[label]
         for place, label in zip(batch.places.tolist(), batch.labels.tolist(), strict=True)
@@ -241,7 +241,7 @@ def test_the_loss_is_that_of_every_place_by_itself(tokenizer, nexts):
         states = own.states(batch.text.ids, batch.text.layout, batch.segments)
         for row, first in enumerate(batch.text.layout.firsts.tolist()):
             vector = torch.tanh(own.encoder.pooler.dense(states[first]))
-            told = own.head.next_sentence.output(vector).float().log_softmax(-1)
+            told = own.head.next_sentence.output(vector).log_softmax(-1)
             loss = loss - 1.7 * told[int(batch.follows[row])]
     assert_close(sums.loss, loss)
     assert_close(sums.nll, nll.detach())

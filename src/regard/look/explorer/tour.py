@@ -286,7 +286,7 @@ class _Guide:
                     "The tokens' vectors are pooled into one. Sentences that mean alike get vectors that "
                     "point alike.",
                     "s = pool(x₁ … x_n)",
-                    vector("s", torch.from_numpy(cast(Embedder, task).embed(text))),
+                    vector("s", torch.from_numpy(cast(Embedder, task).embed(text, prompt=""))),
                 )
             case _ if self.traced.target is None and "logits" in self.traced.trace.shown.what:
                 chances = seen.logits(self.side)[self.token].softmax(dim=-1)

@@ -4,7 +4,10 @@ needed, for the processor at hand, and keeps it where programs keep such things 
     attention.c     attention of packed or cached tokens
     linear.c        a linear layer in float32, and in 8 bits on processors with AVX-512 VNNI
     decoder.c       all layers of a translator's decoder, by those two
+    groups.c        products with weights of 4 or 8 bits by groups of 32
+    causal.c        all layers of a language model of Llama's make, by those
     best.c          the best tokens of each row, and their log-probabilities
+    beam.c          the steps of a beam search, by those
     vectors.h       what they share; registers.h too
     threads.h       torch's own threads
     structs.py      what C is given
@@ -44,8 +47,8 @@ from regard.nn.native.structs import check, missing
 SOURCES = tuple(
     Path(__file__).with_name(name)
     for name in (
-        "attention.c", "best.c", "decoder.c", "linear.c",
-        "attention.h", "linear.h", "registers.h", "threads.h", "vectors.h",
+        "attention.c", "beam.c", "best.c", "causal.c", "decoder.c", "groups.c", "linear.c",
+        "attention.h", "best.h", "decoder.h", "groups.h", "linear.h", "registers.h", "threads.h", "vectors.h",
     )
 )  # fmt: skip
 FLAGS = (

@@ -1,6 +1,6 @@
 /* Attention of packed or cached tokens by the equation, for inference in float32.
 
-       output_i = sum_j softmax_j(scale q_i . k_j) v_j         for each sequence and each head
+       output_i = sum_j softmax_j(scale q_i . k_j + bias_(j - i)) v_j         for each sequence and each head
 
    Where the numbers lie is told by strides, so that nothing is copied before: queries, keys and values may be one
    packed projection, or keys and values a cache, which may be in half precision. Six queries at a time get their
@@ -24,7 +24,7 @@ const Field attention_fields[] = {
     AT(sequences), AT(heads), AT(kv_heads), AT(d_head), AT(d_value), AT(queries), AT(keys), AT(values), AT(half),
     AT(query_token), AT(key_token), AT(value_token), AT(key_head), AT(value_head), AT(key_sequence),
     AT(value_sequence), AT(asking), AT(starts), AT(counts), AT(sees), AT(seen_token), AT(before), AT(after),
-    AT(output), AT(scale), {NULL, sizeof(Attention)},
+    AT(bias), AT(bias_head), AT(bias_middle), AT(output), AT(scale), {NULL, sizeof(Attention)},
 };
 #undef AT
 
@@ -113,10 +113,14 @@ static inline __attribute__((always_inline)) void score(
         for (int c = 0; c < wide; c++) store(scores + r * width + LANES * c, sums[r][c] * scale);
 }
 
-/* Scores of keys `from` to `to` become weights, not yet divided by their sum, which is given back; others 0. */
-static float weigh(float *scores, int64_t width, int64_t from, int64_t to, const uint8_t *sees)
+/* Scores of keys `from` to `to`, and their bias, become weights, not yet divided by their sum, which is given back;
+   others 0. */
+static float weigh(
+    float *scores, int64_t width, int64_t from, int64_t to, const uint8_t *sees, const float *bias)
 {
     Vector largest = all(-INFINITY), sum = all(0);
+    if (bias != NULL)
+        for (int64_t j = 0; j < width; j += LANES) store(scores + j, load(scores + j) + load(bias + j));
     if (sees != NULL)
         for (int64_t j = from; j < to; j++) scores[j] = sees[j] ? scores[j] : -INFINITY;
     for (int64_t j = 0; j < width; j += LANES) {
@@ -240,16 +244,18 @@ static inline int64_t end_seen(const Attention *a, int64_t place, int64_t count)
     return a->after < 0 ? count : least(most(place + a->after + 1, 0), count);
 }
 
-/* Of `tall` queries from `query` on, the first of which stands at `place`: scores of keys `low` to `high` become
+/* Of a head, `tall` queries from `query` on, the first of which stands at `place`: scores of keys `low` to `high` become
    weights, and `shares` what each is to be multiplied with. */
 static void weigh_all(
-    const Attention *a, int tall, int64_t query, int64_t place, int64_t count, int64_t low, int64_t high,
+    const Attention *a, int64_t head, int tall, int64_t query, int64_t place, int64_t count, int64_t low, int64_t high,
     float *scores, int64_t width, float *shares)
 {
     for (int r = 0; r < tall; r++) {
         const int64_t from = first_seen(a, place + r, count), to = most(end_seen(a, place + r, count), from);
         const uint8_t *sees = a->sees == NULL ? NULL : a->sees + (query + r) * a->seen_token + low;
-        const float sum = weigh(scores + r * width + low, high - low, from - low, to - low, sees);
+        const float *bias =
+            a->bias == NULL ? NULL : a->bias + head * a->bias_head + a->bias_middle - (place + r) + low;
+        const float sum = weigh(scores + r * width + low, high - low, from - low, to - low, sees, bias);
         shares[r] = sum == 0 ? 0 : 1 / sum;
     }
 }
@@ -290,7 +296,7 @@ static void attend_many(const Attention *a, int64_t sequence, int64_t head, floa
         const int64_t low = first_seen(a, place, count) / LANES * LANES, end = end_seen(a, place + tall - 1, count);
         const int64_t high = up(most(end, low));
         score_turned(tall, queries, a->query_token, turned, width, low, high, d, a->scale, scores);
-        weigh_all(a, tall, first + i, place, count, low, high, scores, width, shares);
+        weigh_all(a, head, tall, first + i, place, count, low, high, scores, width, shares);
         add_values(
             tall, scores + low, width, shares, values, at + low * token, token, most(end - low, 0), padded, 0,
             dv == padded ? output : found, dv == padded ? out : padded);
@@ -328,7 +334,7 @@ static inline __attribute__((always_inline)) void attend_few(
         if (sequence + 1 < a->sequences)
             expect(
                 a->keys, first_key(a, sequence + 1, 0), a->key_token, a->counts[sequence + 1], half, head, a->heads);
-        weigh_all(a, tall, first, count - tall, count, 0, width, scores, width, shares);
+        weigh_all(a, head, tall, first, count - tall, count, 0, width, scores, width, shares);
         add_values(
             tall, scores, width, shares, a->values, first_value(a, sequence, head), a->value_token, count, a->d_value,
             half, a->output + first * out + head * a->d_value, out);
@@ -337,7 +343,8 @@ static inline __attribute__((always_inline)) void attend_few(
 
 typedef struct {
     const Attention *attention;
-    int64_t few, jobs, at_a_time, room;  /* jobs of a sequence; how many a thread takes at a time; floats it needs */
+    int64_t whole;  /* whether widths are whole registers */
+    int64_t jobs, at_a_time, room;  /* jobs of a sequence; how many a thread takes at a time; floats it needs */
     int64_t taken;
     int failed;
 } Work;
@@ -355,32 +362,37 @@ static void attend_share(void *given)
     int64_t first;
     while ((first = __atomic_fetch_add(&work->taken, work->at_a_time, __ATOMIC_RELAXED)) < all)
         for (int64_t each = first; each < least(first + work->at_a_time, all); each++) {
-            const int64_t sequence = each / jobs;
-            if (a->asking[sequence + 1] == a->asking[sequence]) continue;
-            if (work->few && a->half) attend_few(a, sequence, 1, own);
-            else if (work->few) attend_few(a, sequence, 0, own);
-            else attend_many(a, sequence, each % jobs, own);
+            const int64_t sequence = each / jobs, asked = a->asking[sequence + 1] - a->asking[sequence];
+            if (asked == 0) continue;
+            /* Which of the two is a matter of the sequence alone: sums have the same order in any company. */
+            if (!work->whole || asked > TALL) attend_many(a, sequence, each % jobs, own);
+            else if (each % jobs) continue;
+            else if (a->half) attend_few(a, sequence, 1, own);
+            else attend_few(a, sequence, 0, own);
         }
     free(own);
 }
 
 int attend(const Attention *a, int threads)
 {
-    int64_t longest = 0, many = 0;
+    const int64_t padded = up(a->d_value), whole = padded == a->d_value && up(a->d_head) == a->d_head;
+    int64_t longest = 0, many = 0, few_keys = 0;  /* `few_keys`: most keys of a sequence with few queries */
     for (int64_t s = 0; s < a->sequences; s++) {
         const int64_t asked = a->asking[s + 1] - a->asking[s];
         if (asked > 0) longest = most(longest, up(a->counts[s]));
+        if (asked > 0 && asked <= TALL) few_keys = most(few_keys, up(a->counts[s]));
         many = most(many, asked);
     }
     if (a->sequences && a->asking[a->sequences] * a->heads * a->d_head * longest < SMALL) threads = 1;
-    const int64_t padded = up(a->d_value), few = many <= TALL && padded == a->d_value && up(a->d_head) == a->d_head;
-    const int64_t copied = padded == a->d_value && !a->half ? 0 : padded, jobs = few ? 1 : a->heads;
+    const int64_t few = whole && many <= TALL, copied = padded == a->d_value && !a->half ? 0 : padded;
+    const int64_t room_few = whole ? few_keys * TALL * a->heads : 0, jobs = few ? 1 : a->heads;
+    const int64_t room_many = few ? 0 : longest * (a->d_head + TALL + copied) + TALL * padded;
     Work work = {
         .attention = a,
-        .few = few,
+        .whole = whole,
         .jobs = jobs,
         .at_a_time = most(1, least(8, a->sequences * jobs / (4 * threads))),
-        .room = few ? longest * TALL * a->heads : longest * (a->d_head + TALL + copied) + TALL * padded,
+        .room = most(room_few, room_many),
     };
     in_threads(threads, attend_share, &work);
     return work.failed;

@@ -17,6 +17,8 @@ typedef struct {
     const int64_t *starts, *counts;                  /* [sequences] the first key of each, NULL for 0; and how many */
     const uint8_t *sees;                             /* [queries, seen_token] 0 hides a key; NULL: all are seen */
     int64_t seen_token, before, after;               /* how far a query sees; -1: to the end */
+    const float *bias;                               /* [heads, bias_head] added to scores by distance, key - query; */
+    int64_t bias_head, bias_middle;                  /* that of 0 is number bias_middle; a register may be read past */
     float *output;                                   /* [queries, heads d_value] */
     float scale;
 } Attention;

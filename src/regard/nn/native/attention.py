@@ -5,11 +5,15 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from regard.nn.native import library
 from regard.nn.native.structs import Attention
+
+REGISTER = 16
+"""Floats that C reads at once, at most."""
 
 
 def available() -> bool:
@@ -28,16 +32,24 @@ class Asking:
         sees: Bool[np.ndarray, "queries room"] | None = None,
         before: int = -1,
         after: int = -1,
+        distances: Float[Tensor, "heads distances"] | None = None,
     ) -> None:
         """The queries of sequence s are those from bounds[s] to bounds[s + 1], its keys counts[s] from
         starts[s] on, if they are packed. `sees` hides those where it is False; a query also sees no further
-        than `before` and `after` its place, -1 for all."""
+        than `before` and `after` its place, -1 for all. `distances` is added to scores: for each head the
+        bias of every distance, key minus query, from 1 - n to n - 1, where no sequence has more than n
+        keys."""
         made: Any = library()
         if made is None:
             raise ValueError("attention.c was not compiled: ask whether it is available first")
         self._call = made.attend
         self._call.argtypes = [ctypes.c_void_p, ctypes.c_int]
         self._counts = counts
+        if distances is not None:
+            if not distances.shape[1] % 2 or distances.shape[1] < 2 * self.longest - 1:
+                raise ValueError(f"{distances.shape[1]} distances for sequences of {self.longest} keys")
+            distances = F.pad(distances, (0, REGISTER)).contiguous()  # whole registers are read
+        self._biases = distances
         self._kept = (bounds, starts, sees)  # they must outlive the addresses
         self._fields = Attention(
             sequences=len(counts),
@@ -48,6 +60,9 @@ class Asking:
             seen_token=0 if sees is None else sees.strides[0],
             before=before,
             after=after,
+            bias=None if distances is None else distances.data_ptr(),
+            bias_head=0 if distances is None else distances.shape[1],
+            bias_middle=0 if distances is None else (distances.shape[1] - REGISTER) // 2,
         )
         self.address = ctypes.addressof(self._fields)
 
@@ -70,6 +85,8 @@ class Asking:
         _check((queries, output), (keys, values))
         fields = self._fields
         _, fields.heads, fields.d_head = queries.shape
+        if self._biases is not None and len(self._biases) != fields.heads:
+            raise ValueError(f"biases of {len(self._biases)} heads for queries of {fields.heads}")
         *_, fields.kv_heads, fields.d_value = values.shape
         fields.queries, fields.query_token = queries.data_ptr(), queries.stride(0)
         fields.keys, fields.values = keys.data_ptr(), values.data_ptr()

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stddef.h>
 
+#include "best.h"
 #include "registers.h"
 #include "threads.h"
 
@@ -118,8 +119,6 @@ static void choose_share(void *given)
         choose_row(choice, choice->scores + r * choice->token, choice->values + r * count, choice->ids + r * count);
 }
 
-/* The `count` best of each row, in the order of their ids. Where there are not so many, -inf and some id. `token` is
-   how far one row is from the next. */
 void best(
     const float *scores, int64_t rows, int64_t token, int64_t vocabulary, int64_t count, const int64_t *hidden,
     int64_t hidden_count, double *values, int64_t *ids, int threads)

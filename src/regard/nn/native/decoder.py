@@ -75,7 +75,7 @@ class Passes:
         self._each = layers
         self.d_model = layers[0].own_norm.width
         self._decoder = Decoder(len(layers), self.d_model, pre, widest, found, ctypes.addressof(layers), last)
-        self._address, self._room, self._call = (
+        self.address, self._room, self._call = (
             ctypes.addressof(self._decoder), made.decoder_room, made.decoder_pass,
         )  # fmt: skip
         pointer, number = ctypes.c_void_p, ctypes.c_int64
@@ -95,13 +95,13 @@ class Passes:
             )
         y = x.clone(memory_format=torch.contiguous_format)
         addresses = (ctypes.c_void_p * len(searches))(*map(ctypes.addressof, searches))
-        room = self._working_room(self._room(self._address, rows))
+        room = self.working_room(self._room(self.address, rows))
         threads = torch.get_num_threads()
-        if self._call(self._address, addresses, len(searches), rows, y.data_ptr(), room.data_ptr(), threads):
+        if self._call(self.address, addresses, len(searches), rows, y.data_ptr(), room.data_ptr(), threads):
             raise MemoryError(f"no memory for a step of {rows} rows")
         return y
 
-    def _working_room(self, floats: int) -> Float[Tensor, "floats"]:
+    def working_room(self, floats: int) -> Float[Tensor, "floats"]:
         """Of this thread; the next pass has it again."""
         room: Tensor | None = getattr(self._own, "room", None)
         if room is None or len(room) < floats:

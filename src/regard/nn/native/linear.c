@@ -12,7 +12,8 @@
 
        [outputs / panel][inputs][panel]        [outputs / 64][inputs / 4][64][4]
 
-   Six tokens by a panel fill the registers with sums, which stay there until all inputs are through. */
+   Six tokens by a panel fill the registers with sums, which stay there until all inputs are through. Few tokens are
+   done with a panel before memory has the next: so that is asked for ahead, a part with each six. */
 
 #include <immintrin.h>
 #include <math.h>
@@ -25,6 +26,7 @@
 #include "vectors.h"
 
 enum { PANEL = WIDE * LANES };
+enum { LINE = 64, LINES = 4 * PANEL / LINE };  /* bytes of a line of the cache; lines of a panel that a sum goes on with */
 enum { BLOCK = 1 << 18 };  /* bytes of tokens for which a panel is read once: with it, they fit into a core's cache */
 enum { NOTHING, RELU, GELU, GELU_TANH, SWISH };
 
@@ -98,9 +100,10 @@ static inline void store_some(float *to, Vector x, int64_t count)
     else memcpy(to, &x, sizeof(float) * count);
 }
 
-/* `tall` tokens, a constant wherever this is written out, by a panel. */
+/* `tall` tokens, a constant wherever this is written out, by a panel. `lines` of what lies ahead are asked for each
+   time that the sums go on. */
 static inline __attribute__((always_inline)) void tile(
-    const int tall, const float *x, const Layer *layer, int64_t panel, float *y)
+    const int tall, const int lines, const char *ahead, const float *x, const Layer *layer, int64_t panel, float *y)
 {
     const float *weights = (const float *)layer->weights + panel * PANEL * layer->inputs;
     const int64_t first = panel * PANEL, inputs = layer->inputs;
@@ -113,6 +116,8 @@ static inline __attribute__((always_inline)) void tile(
         Vector each[WIDE];
         UNROLL
         for (int c = 0; c < WIDE; c++) each[c] = load(weights + LANES * c);
+        UNROLL
+        for (int line = 0; line < lines; line++, ahead += LINE) __builtin_prefetch(ahead, 0, 2);
         UNROLL
         for (int r = 0; r < tall; r++)
             UNROLL
@@ -154,8 +159,8 @@ static float in_steps(const float *restrict x, int64_t count, float steps, uint8
 }
 
 static inline __attribute__((always_inline)) void tile_bytes(
-    const int tall, const uint8_t *whole, int64_t width, const float *sizes, const Layer *layer, int64_t panel,
-    float *y)
+    const int tall, const int lines, const char *ahead, const uint8_t *whole, int64_t width, const float *sizes,
+    const Layer *layer, int64_t panel, float *y)
 {
     const int8_t *weights = (const int8_t *)layer->weights + panel * PANEL * width;
     const int64_t first = panel * PANEL;
@@ -167,6 +172,8 @@ static inline __attribute__((always_inline)) void tile_bytes(
     for (int64_t i = 0; i < width; i += 4, weights += 4 * PANEL) {
         const __m512i a = _mm512_loadu_si512(weights), b = _mm512_loadu_si512(weights + 64);
         const __m512i c = _mm512_loadu_si512(weights + 128), d = _mm512_loadu_si512(weights + 192);
+        UNROLL
+        for (int line = 0; line < lines; line++, ahead += LINE) __builtin_prefetch(ahead, 0, 2);
         UNROLL
         for (int r = 0; r < tall; r++) {
             int32_t four;
@@ -192,21 +199,37 @@ static inline __attribute__((always_inline)) void tile_bytes(
 }
 #endif
 
+/* So that loops over tokens and lines are written out. */
+#define EACH_TILE(tall, lines)            \
+    do {                                  \
+        if (lines == 0) EACH_TALL(tall, NONE) \
+        else if (lines == 1) EACH_TALL(tall, ONE) \
+        else EACH_TALL(tall, TWO)         \
+    } while (0)
+
 /* Up to `tall` tokens by a panel, and the activation: floats `x`, or bytes and their sizes. */
 static void multiply(
-    int tall, const Layer *layer, const float *x, const uint8_t *whole, int64_t width, const float *sizes,
-    int64_t panel, float *y)
+    int tall, int lines, const char *ahead, const Layer *layer, const float *x, const uint8_t *whole, int64_t width,
+    const float *sizes, int64_t panel, float *y)
 {
     if (layer->scales == NULL) {
-#define OF(n) case n: tile(n, x, layer, panel, y); break
-        EACH_TALL(tall, OF)
-#undef OF
+#define NONE(n) case n: tile(n, 0, ahead, x, layer, panel, y); break
+#define ONE(n) case n: tile(n, 1, ahead, x, layer, panel, y); break
+#define TWO(n) case n: tile(n, 2, ahead, x, layer, panel, y); break
+        EACH_TILE(tall, lines);
+#undef NONE
+#undef ONE
+#undef TWO
     }
 #ifdef __AVX512VNNI__
     else {
-#define OF(n) case n: tile_bytes(n, whole, width, sizes, layer, panel, y); break
-        EACH_TALL(tall, OF)
-#undef OF
+#define NONE(n) case n: tile_bytes(n, 0, ahead, whole, width, sizes, layer, panel, y); break
+#define ONE(n) case n: tile_bytes(n, 1, ahead, whole, width, sizes, layer, panel, y); break
+#define TWO(n) case n: tile_bytes(n, 2, ahead, whole, width, sizes, layer, panel, y); break
+        EACH_TILE(tall, lines);
+#undef NONE
+#undef ONE
+#undef TWO
     }
 #else
     (void)whole, (void)width, (void)sizes;
@@ -242,11 +265,17 @@ static void multiply_share(void *given)
             GOMP_barrier();  /* each panel needs them all */
         }
 #endif
-        for (int64_t panel = share(panels, thread); panel < share(panels, thread + 1); panel++)
-            for (int64_t r = 0; r < some; r += TALL)
+        /* All of a panel is asked for by its first tiles; a single tile reads it as fast as memory gives it. */
+        const int64_t size = LINE * (width ? width / 4 : inputs);
+        const int lines = some > (LINES - 1) * TALL ? 1 : some > TALL ? least(2, LINES) : 0;
+        for (int64_t panel = share(panels, thread); panel < share(panels, thread + 1); panel++) {
+            const char *ahead = (const char *)layer->weights + (panel + 1) * LINES * size;
+            for (int64_t r = 0, left = LINES; r < some; r += TALL, left -= lines, ahead += lines * size)
                 multiply(
-                    least(some - r, TALL), layer, x + r * inputs, width ? product->whole + r * width : NULL, width,
-                    width ? product->sizes + r : NULL, panel, product->y + (start + r) * outputs);
+                    least(some - r, TALL), left > 0 ? lines : 0, ahead, layer, x + r * inputs,
+                    width ? product->whole + r * width : NULL, width, width ? product->sizes + r : NULL, panel,
+                    product->y + (start + r) * outputs);
+        }
         if (width) GOMP_barrier();  /* until all are through with them */
     }
 }

@@ -1,5 +1,5 @@
-"""What C is given, field by field as attention.h, linear.h and decoder.c declare it. `check` holds the two
-equal; `missing` is what a library has not that it is asked for."""
+"""What C is given, field by field as attention.h, linear.h, decoder.h and beam.c declare it. `check` holds
+the two equal; `missing` is what a library has not that it is asked for."""
 
 import ctypes
 from ctypes import c_double, c_float, c_int64, c_void_p
@@ -13,6 +13,8 @@ class Attention(ctypes.Structure):
         *((name, c_int64) for name in ("key_head", "value_head", "key_sequence", "value_sequence")),
         *((name, c_void_p) for name in ("asking", "starts", "counts", "sees")),
         *((name, c_int64) for name in ("seen_token", "before", "after")),
+        ("bias", c_void_p),
+        *((name, c_int64) for name in ("bias_head", "bias_middle")),
         ("output", c_void_p),
         ("scale", c_float),
     )
@@ -67,6 +69,51 @@ class Asked(ctypes.Structure):
     )
 
 
+class Ends(ctypes.Structure):
+    _fields_ = (
+        *((name, c_int64) for name in ("d_model", "vocabulary")),
+        *((name, c_void_p) for name in ("tokens", "positions", "head")),
+        ("scale", c_float),
+    )
+
+
+class Grouped(ctypes.Structure):
+    """groups.h"""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("kind", "inputs", "outputs")),
+        *((name, c_void_p) for name in ("codes", "scales", "bias")),
+    )
+
+
+class CausalLayer(ctypes.Structure):
+    """causal.c"""
+
+    _fields_ = (
+        *((name, c_void_p) for name in ("project", "output", "inner", "outer")),
+        *((name, c_void_p) for name in ("norm", "query_norm", "key_norm", "feed_forward_norm")),
+        ("before", c_int64),
+    )
+
+
+class Causal(ctypes.Structure):
+    _fields_ = (
+        *((name, c_int64) for name in ("layers", "d_model", "heads", "kv_heads", "d_head", "d_ff")),
+        *((name, c_void_p) for name in ("each", "final_norm", "head")),
+        ("eps", c_double),
+        ("scale", c_float),
+    )
+
+
+class CausalAsked(ctypes.Structure):
+    _fields_ = (
+        *((name, c_int64) for name in ("tokens", "wanted", "apart")),
+        *((name, c_void_p) for name in ("x", "rows", "places", "lasts", "turns", "keys", "values")),
+        *((name, c_int64) for name in ("cache_rows", "room")),
+        ("scores", c_void_p),
+    )
+
+
 class _Field(ctypes.Structure):
     """vectors.h"""
 
@@ -81,13 +128,21 @@ STRUCTS = {
     "decoder_layer_fields": DecoderLayer,
     "decoder_fields": Decoder,
     "asked_fields": Asked,
+    "grouped_fields": Grouped,
+    "causal_layer_fields": CausalLayer,
+    "causal_fields": Causal,
+    "causal_asked_fields": CausalAsked,
+    "ends_fields": Ends,
 }
 """By the name under which a library tells the fields of its own."""
 
 
 FUNCTIONS = (
-    "attend", "best", "decoder_pass", "decoder_room", "keep", "linear", "linear_bytes", "linear_panel",
-    "log_softmax", "norm",
+    "attend", "best", "books_begin", "books_close", "books_count", "books_flags", "books_free", "books_gone",
+    "books_kept", "books_lay", "books_left", "books_length", "books_needed", "books_new", "books_place",
+    "books_present", "books_room", "books_rows", "books_step",
+    "causal_pass", "decoder_pass", "decoder_room", "grouped", "keep", "linear", "linear_bytes",
+    "linear_panel", "log_softmax", "norm",
 )  # fmt: skip
 """That are called from Python."""
 

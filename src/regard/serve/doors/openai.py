@@ -1,4 +1,4 @@
-"""OpenAI's: vectors, completions and models, as its client and those of others ask for them."""
+"""OpenAI's: vectors, completions, chats and models, as its client and those of others ask for them."""
 
 import asyncio
 import base64
@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
-import numpy as np
 import orjson
 from starlette.responses import Response, StreamingResponse
 
@@ -17,7 +16,9 @@ from regard.serve.asking import LOG, Ask, Json
 from regard.serve.doors import Door, Way
 from regard.serve.line import RefusedError
 from regard.serve.models import Served
+from regard.tasks.embedding.embedder import shortened
 from regard.tasks.language.continuation import Written
+from regard.tasks.language.dialogue import ChatError
 
 REASONS = {"end": "stop", "stop": "stop", "length": "length"}
 TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
@@ -38,10 +39,11 @@ async def embeddings(ask: Ask) -> Response:
     if form not in ("float", "base64"):
         raise RefusedError(f"encoding_format={form!r:.40} is none of float, base64")
     served = _model(ask, "embed")
-    found = await ask.predict(served, "embed", texts, too_long="error")
+    prompt = ask.prompt(served)
+    found = await ask.predict(served, "embed", texts, too_long="error", prompt=prompt)
     if "dimensions" in ask.fields and ask.fields["dimensions"] is not None:
         width = ask.whole("dimensions", 0, len(found[0]))
-        found = [_shortened(each, width) for each in found]
+        found = [shortened(each, width, unit=True) for each in found]
     data = [
         {
             "object": "embedding",
@@ -50,47 +52,21 @@ async def embeddings(ask: Ask) -> Response:
         }
         for index, each in enumerate(found)
     ]
-    count = sum(map(len, served.predictor.tokenizer.encode_batch(texts)))
+    before = served.predictor.prompt_text(prompt)
+    count = sum(map(len, served.predictor.tokenizer.encode_batch([before + text for text in texts])))
     usage = {"prompt_tokens": count, "total_tokens": count}
     return Json({"object": "list", "data": data, "model": served.name, "usage": usage})
-
-
-def _shortened(vector: np.ndarray, width: int) -> np.ndarray:
-    """The first so many numbers, of length 1 again."""
-    short = vector[:width]
-    return np.ascontiguousarray(short / max(float(np.linalg.norm(short)), 1e-12), dtype=np.float32)
 
 
 async def completions(ask: Ask) -> Response:
     prompts, _ = ask.texts("prompt")
     limits = ask.service.limits
     served = _model(ask, "language")
-    stop, _ = ask.texts("stop", needed=False)
-    temperature = ask.number("temperature", 1.0, 0, 2)
-    top_p = ask.number("top_p", 1.0, 0, 1)
     samples = ask.whole("n", 1, limits.alternatives)
-    seed = ask.value("seed", int)
     if len(prompts) * samples > limits.texts:
         raise RefusedError(f"{len(prompts)} prompts with n={samples}: at most {limits.texts} texts")
-    greedy = temperature == 0
-    try:
-        decoding = (
-            DecodeConfig(method="greedy")
-            if greedy
-            else DecodeConfig(method="sample", temperature=temperature, top_p=top_p)
-        )
-    except ValueError as error:
-        raise RefusedError(str(error)) from error
-    settings: dict[str, Any] = {
-        "decoding": decoding,
-        "samples": 1 if greedy else samples,
-        "max_tokens": ask.whole("max_tokens", 16, limits.max_tokens),
-        "stop": tuple(stop),
-        "past": "stop",
-        "deadline": ask.deadline,
-    }
-    if seed is not None:
-        settings["seed"] = seed
+    settings, seed = _settings(ask, samples, most=ask.whole("max_tokens", 16, limits.max_tokens))
+    greedy = settings["decoding"].method == "greedy"
     copies = samples if greedy else 1
     keys = [0 if seed is not None else secrets.randbits(32) for _ in prompts]
     about = _About(ask, served)
@@ -114,8 +90,116 @@ async def completions(ask: Ask) -> Response:
                 choices.append(about.choice(len(choices), prompt, each.text, each.finished, each))
             tokens += len(each.ids)
     read = sum(map(len, served.predictor.tokenizer.encode_batch(prompts)))
-    usage = {"prompt_tokens": read, "completion_tokens": tokens, "total_tokens": read + tokens}
-    return Json({**about.head, "choices": choices, "usage": usage})
+    return Json({**about.head, "choices": choices, "usage": _usage(read, tokens)})
+
+
+def _settings(ask: Ask, samples: int, *, most: int) -> tuple[dict[str, Any], int | None]:
+    """How texts are to be written, and the seed that was asked for."""
+    stop, _ = ask.texts("stop", needed=False)
+    temperature = ask.number("temperature", 1.0, 0, 2)
+    top_p = ask.number("top_p", 1.0, 0, 1)
+    seed = ask.value("seed", int)
+    greedy = temperature == 0
+    try:
+        decoding = (
+            DecodeConfig(method="greedy")
+            if greedy
+            else DecodeConfig(method="sample", temperature=temperature, top_p=top_p)
+        )
+    except ValueError as error:
+        raise RefusedError(str(error)) from error
+    settings: dict[str, Any] = {
+        "decoding": decoding,
+        "samples": 1 if greedy else samples,
+        "max_tokens": most,
+        "stop": tuple(stop),
+        "past": "stop",
+        "deadline": ask.deadline,
+    }
+    if seed is not None:
+        settings["seed"] = seed
+    return settings, seed
+
+
+async def chat_completions(ask: Ask) -> Response:
+    """The answer to messages, by the template of the model."""
+    served = _model(ask, "language")
+    limits = ask.service.limits
+    for name in ("tools", "functions", "response_format", "audio", "logit_bias"):
+        if ask.fields.get(name) not in (None, [], {}, {"type": "text"}):
+            raise RefusedError(f"{name} is not served here: leave it out")
+    try:
+        prompt = served.predictor.prompt(ask.fields.get("messages"))
+    except ChatError as error:
+        raise RefusedError(str(error)) from error
+    ask.check_texts([prompt])
+    samples = ask.whole("n", 1, limits.alternatives)
+    longest = served.predictor.longest
+    room = limits.max_tokens if longest is None else longest - len(prompt.ids)
+    usual = max(1, min(limits.max_tokens, room))
+    named = "max_completion_tokens" if "max_completion_tokens" in ask.fields else "max_tokens"
+    settings, seed = _settings(ask, samples, most=ask.whole(named, usual, limits.max_tokens))
+    key = 0 if seed is not None else secrets.randbits(32)
+    head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": served.name}
+    if ask.value("stream", bool, False):
+        if samples > 1:
+            raise RefusedError("stream=true takes n=1")
+        options = ask.value("stream_options", dict, {}) or {}
+        counted = options.get("include_usage") is True
+        texts = ask.service.stream(served, ask.caller, prompt, key=key, **settings)
+        first = await anext(texts)
+        parts = _chat_events(head, len(prompt.ids), first, texts, counted=counted)
+        return StreamingResponse(parts, media_type="text/event-stream")
+    found = await ask.service.generate(served, ask.caller, prompt, key=key, **settings)
+    found = [each for each in found for _ in range(samples // len(found))]
+    choices = [
+        {
+            "index": index,
+            "message": {"role": "assistant", "content": each.text, "refusal": None},
+            "finish_reason": REASONS[each.finished],
+            "logprobs": None,
+        }
+        for index, each in enumerate(found)
+    ]
+    usage = _usage(len(prompt.ids), sum(len(each.ids) for each in found))
+    return Json({**head, "object": "chat.completion", "choices": choices, "usage": usage})
+
+
+def _usage(read: int, written: int) -> dict[str, int]:
+    return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+
+
+async def _chat_events(
+    head: dict[str, Any], read: int, first: Written, texts: AsyncIterator[Written], *, counted: bool
+) -> AsyncIterator[bytes]:
+    def event(choices: list[dict[str, Any]], **more: Any) -> bytes:
+        whole = {**head, "object": "chat.completion.chunk", "choices": choices, **more}
+        return b"data: " + orjson.dumps(whole) + b"\n\n"
+
+    def piece(delta: dict[str, str], finished: str | None = None) -> bytes:
+        return event([{"index": 0, "delta": delta, "finish_reason": finished, "logprobs": None}])
+
+    try:
+        yield piece({"role": "assistant", "content": ""})
+        written = 0
+        async for each in _behind(first, texts):
+            if each.text:
+                yield piece({"content": each.text})
+            if each.whole is not None:
+                written = len(each.whole.ids)
+                yield piece({}, REASONS[each.whole.finished])
+        if counted:
+            yield event([], usage=_usage(read, written))
+        yield b"data: [DONE]\n\n"
+    except Exception as error:  # the answer has begun: it can only be told in it
+        LOG.warning("a stream ended early: %s", type(error).__name__)
+        yield b"data: " + orjson.dumps(_shape(str(error), 503)) + b"\n\n"
+
+
+async def _behind(first: Written, texts: AsyncIterator[Written]) -> AsyncIterator[Written]:
+    yield first
+    async for each in texts:
+        yield each
 
 
 class _About:
@@ -159,15 +243,10 @@ async def _events(
         choice = {"index": 0, "text": text, "finish_reason": finished, "logprobs": None}
         return b"data: " + orjson.dumps({**about.head, "choices": [choice]}) + b"\n\n"
 
-    async def all_of_it() -> AsyncIterator[Written]:
-        yield first
-        async for each in texts:
-            yield each
-
     try:
         if about.echo:
             yield event(prompt, None)
-        async for written in all_of_it():
+        async for written in _behind(first, texts):
             if written.text:
                 yield event(written.text, None)
             if written.whole is not None:
@@ -218,6 +297,7 @@ OPENAI = Door(
     [
         Way("POST", "/v1/embeddings", embeddings),
         Way("POST", "/v1/completions", completions),
+        Way("POST", "/v1/chat/completions", chat_completions),
         Way("GET", "/v1/models", models),
         Way("GET", "/v1/models/{name}", model),
     ],

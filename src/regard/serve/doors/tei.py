@@ -1,8 +1,9 @@
 """Text Embeddings Inference's: vectors, labels, similarities and rankings; and Cohere's /v1/rerank.
 
-A pair is ranked by a classifier of pairs, where one is served (its number, or its last label), else by the
-cosine of vectors. What is too long for a model is cut with `truncate`, and refused without; where a request
-does not say, /embed and /similarity refuse it, labels are of its beginning, and vectors rank all of it.
+A pair is ranked by a reranker, where one is served; else by the cosine of vectors, or by a classifier of
+pairs (its number, or its last label). A reranker's score is a probability, its sigmoid, unless `raw_scores`
+are asked for. What is too long for a model is cut with `truncate`, and refused without; where a request does
+not say, /embed and /similarity refuse it, labels are of its beginning, and rankings are of all of it.
 """
 
 import asyncio
@@ -18,6 +19,8 @@ from regard.serve.doors import Door, Way
 from regard.serve.line import RefusedError
 from regard.serve.models import Served
 from regard.tasks.base.reading import cut
+from regard.tasks.embedding.embedder import shortened
+from regard.tasks.reranking.reranker import sigmoid
 from regard.text import DataError
 from regard.text.encoding import Encoding
 
@@ -28,7 +31,10 @@ async def embed(ask: Ask) -> Response:
     texts, _ = ask.texts("inputs")
     if not texts or not all(texts):
         raise RefusedError("inputs should hold texts, none of them empty", 422)
-    vectors = await _vectors(ask, texts, ask.fields, normalised=ask.value("normalize", bool, True))
+    unit = ask.value("normalize", bool, True)
+    vectors = await _vectors(ask, texts, ask.fields, normalised=unit)
+    if ask.fields.get("dimensions") is not None:
+        vectors = shortened(vectors, ask.whole("dimensions", 0, vectors.shape[1]), unit=unit)
     return Json([*vectors])
 
 
@@ -36,7 +42,8 @@ async def _vectors(
     ask: Ask, texts: list[str], fields: Mapping[str, Any], *, normalised: bool = True
 ) -> np.ndarray:
     served = ask.service.models.named(ask.value("model", str), ["embed"])
-    found = await _read(ask, served, "embed", [texts], fields, "error", normalised=normalised)
+    prompt = ask.prompt(served, "prompt_name")
+    found = await _read(ask, served, "embed", [texts], fields, "error", normalised=normalised, prompt=prompt)
     return np.stack(found)
 
 
@@ -163,22 +170,34 @@ async def _ranked(ask: Ask, query: str, texts: list[str]) -> list[float]:
         raise RefusedError("query should be a text, not an empty one", 422)
     ask.check_texts([query, *texts])
     models, name = ask.service.models, ask.value("model", str)
-    served = next((each for each in models.of("embed", "classify") if each.name == name), None)
-    served = served or next(iter([*models.of("embed"), *models.of("classify")]), None)
+    every = [each for task in ("rerank", "embed", "classify") for each in models.of(task)]
+    served = next((each for each in every if each.name == name), next(iter(every), None))
     if served is None:
         raise RefusedError(
-            "no model that ranks is served here: it takes an embedder, or a classifier of pairs"
+            "no model that ranks is served here: it takes a reranker, an embedder, or a classifier of pairs"
         )
+    if served in models.of("rerank"):
+        pairs = [[query] * len(texts), texts]
+        scores = np.array(await _read(ask, served, "scores", pairs, ask.fields, "windows", raw=True))
+        return (scores if ask.value("raw_scores", bool, False) else sigmoid(scores)).tolist()
     if served in models.of("embed"):
-        vectors = np.stack(await _read(ask, served, "embed", [[query, *texts]], ask.fields, "windows"))
-        return [float(score) for score in vectors[1:] @ vectors[0]]
+        asked, searched = (served.predictor.prompt_of(side) for side in ("query", "passage"))
+        if asked == searched:
+            vectors = np.stack(
+                await _read(ask, served, "embed", [[query, *texts]], ask.fields, "windows", prompt=asked)
+            )
+            return [float(score) for score in vectors[1:] @ vectors[0]]
+        [vector] = await _read(ask, served, "embed", [[query]], ask.fields, "windows", prompt=asked)
+        found = await _read(ask, served, "embed", [texts], ask.fields, "windows", prompt=searched)
+        return [float(score) for score in np.stack(found) @ vector] if texts else []
     pairs = [[query] * len(texts), texts]
     found = await _read(ask, served, "classify", pairs, ask.fields, "cut")
-    return [float([*each.probabilities.values()][-1]) for each in found]
+    last = served.predictor.labels[-1] if served.predictor.labels else ""
+    return [float(each.probabilities.get(last, each.value)) for each in found]
 
 
 async def info(ask: Ask) -> Response:
-    served = next((each for each in ask.service.models if each.task in ("embed", "classify")), None)
+    served = next((each for each in ask.service.models if each.task in ("embed", "classify", "rerank")), None)
     limits = ask.service.limits
     return Json(
         {

@@ -146,10 +146,21 @@ class Answerer(EncoderPredictor):
         texts = [contexts] * len(questions) if isinstance(contexts, str) else [*each_text(contexts)]
         if len(texts) != len(questions):
             raise ValueError(f"{len(texts)} contexts for {len(questions)} questions: give one for each")
-        laid = self.lay_out(questions, texts)
+        return self.answered(questions, texts, self.lay_out(questions, texts), n_best, progress=progress)
+
+    def answered(
+        self,
+        questions: Sequence[str],
+        contexts: Sequence[str],
+        laid: Sequence[Laid],
+        n_best: int,
+        *,
+        progress: Progress | None = None,
+    ) -> list[Answered]:
+        """The same of what is laid out already."""
         return [
             self._answered(*each, n_best)
-            for each in zip(questions, texts, laid, self.spans(laid, progress=progress), strict=True)
+            for each in zip(questions, contexts, laid, self.spans(laid, progress=progress), strict=True)
         ]
 
     def lay_out(self, questions: Sequence[str], contexts: Sequence[str]) -> list[Laid]:

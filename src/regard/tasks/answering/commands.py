@@ -81,7 +81,7 @@ def answer_table(
             found = answerer.answer(questions, contexts, n_best=n_best)
         else:
             found = [*answer_text(answerer, questions, str(context), n_best=n_best)]
-        return [_values(one, n_best) for one in found]
+        return [table_values(one, n_best) for one in found]
 
     wanted = _columns(model, each.source)
     added = ["answer", "start", "end", "probability", "no_answer", *(["answers"] if n_best > 1 else [])]
@@ -98,7 +98,7 @@ def answer_table(
         )
 
 
-def _values(found: Answered, n_best: int) -> list[object]:
+def table_values(found: Answered, n_best: int) -> list[object]:
     best, none = found.best, round(found.none, 6)
     every: list[object] = [[asdict(span) for span in found.spans]] if n_best > 1 else []
     if best is None:

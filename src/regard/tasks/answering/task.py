@@ -3,6 +3,7 @@
 from regard.tasks.answering import cli
 from regard.tasks.answering.check import doctor, files
 from regard.tasks.answering.recipe import RECIPE
+from regard.tasks.base.bulk import BulkSpec
 from regard.tasks.base.task import Task, later
 
 TASK = Task(
@@ -20,5 +21,8 @@ TASK = Task(
     files=files,
     exports=frozenset({"hf", "onnx"}),
     views=("answer", "context"),
+    bulk=BulkSpec(
+        open=later("regard.tasks.answering.bulk:AnswerBulk"), reads=(("question",), ("context",)), both=True
+    ),
     commands=cli.COMMANDS,
 )

@@ -48,9 +48,9 @@ class DocumentsConfig(TextFilesConfig):
     """Stays empty: a pretrained model is measured by what is made of it."""
     root: str = ""
     """Where relative paths start from; unless given, the folder of the recipe."""
-    documents: Literal["blank", "line", "file", "mark"] = "blank"
+    documents: Literal["blank", "line", "file", "mark", "messages"] = "blank"
     """How plain text parts: a blank line ends a document, each line is one, each file is one, or a line that
-    starts with `mark` begins one."""
+    starts with `mark` begins one. messages, of language models: each line is a dialogue, in JSON."""
     mark: str = ""
     """What the line before each document starts with, such as "<doc"; the line itself is not read."""
     text: str | int = "text"
@@ -226,14 +226,14 @@ class DocumentCorpus:
 
     def _lines(self, path: Path) -> Callable[..., Iterator[Line]]:
         table = self._table(path)
-        if _is_table(table):
+        if _is_table(table) and self.config.documents != "messages":
             return partial(read_table_lines, table, text=self.config.text)
         return partial(read_lines, path, encoding=self.config.encoding)
 
     def _reader(self, path: Path) -> Reader[Passage]:
         config = self.config
         table = self._table(path)
-        if _is_table(table):
+        if _is_table(table) and config.documents != "messages":
             if config.documents != "blank":
                 raise ValueError(
                     f"data.documents={config.documents!r} is for plain text, but {path} is a table, in which "
@@ -244,7 +244,7 @@ class DocumentCorpus:
 
     def _parted(self, lines: Iterator[str]) -> Iterator[Passage]:
         match self.config.documents:
-            case "line":
+            case "line" | "messages":
                 return (Passage(line, (line,), begins=True) for line in lines if line.strip())
             case "blank":
                 return parted(lines, lambda line: not line.strip())

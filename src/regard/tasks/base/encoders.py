@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from regard.config import ConfigError, to_dict
 from regard.hub import Checkpoint, is_foreign, read_folder
 from regard.hub.reading import Problem
+from regard.hub.sentences import Activation
 from regard.models.headed import Headed, HeadedConfig
 from regard.models.heads import HEADS
 from regard.settings.models import HeadConfig
@@ -75,6 +76,7 @@ def own_checkpoint(folder: Path, config: Mapping[str, Any]) -> Checkpoint:
         labels = read_words(config, "labels") if "labels" in config else ()
         problem = _chosen(config, "problem", get_args(Problem))
         decode = _chosen(config, "decode", ("greedy", "valid"))
+        activation = _chosen(config, "activation", (None, *get_args(Activation)))
     check_backed(folder, lambda: Headed(model))
     header = read_header(folder)
     check_small(header)
@@ -82,14 +84,15 @@ def own_checkpoint(folder: Path, config: Mapping[str, Any]) -> Checkpoint:
         weights = load_file(header.path)
     tokenizer = read_tokenizer(folder, model.encoder.vocabulary)
     own = {"longest": longest, "labels": labels, "problem": problem, "decode": decode}
+    own["activation"] = activation
     return Checkpoint(config=model, weights=weights, tokenizer=tokenizer, **own)
 
 
-def _chosen(config: Mapping[str, Any], key: str, choices: tuple[str, ...]) -> Any:
+def _chosen(config: Mapping[str, Any], key: str, choices: tuple[str | None, ...]) -> Any:
     """The first unless something else is said."""
     value = config.get(key, choices[0])
     if value not in choices:
-        raise ValueError(f"{key}={value!r} is none of {', '.join(choices)}")
+        raise ValueError(f"{key}={value!r} is none of {', '.join(map(str, choices))}")
     return value
 
 
@@ -101,6 +104,7 @@ def save_checkpoint(checkpoint: Checkpoint, folder: Path, task: str) -> None:
         "labels": list(checkpoint.labels),
         "problem": checkpoint.problem,
         "decode": checkpoint.decode,
+        **({} if checkpoint.activation is None else {"activation": checkpoint.activation}),
     }
     folder.mkdir(parents=True, exist_ok=True)
     checkpoint.tokenizer.save(folder / "tokenizer.json")

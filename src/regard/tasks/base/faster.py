@@ -5,6 +5,7 @@ a copy works, which writes over what it needs no more (regard.nn.in_place), and 
 
     float32    its products from weights in the order they are read in   (regard.nn.packed)
     int8       its products in 8 bits                                     (regard.nn.quantized)
+    int4       a language model in 4 bits, all layers in one call of C    (regard.decode.causal)
 
 It is made when it is first needed, and anew when the weights have changed since (but by way of `.data`, which
 leaves no trace). The copy of a model that is being trained, so that its weights have gradients, has the
@@ -29,17 +30,20 @@ from regard.nn.quantized import quantize
 
 _MAKING = threading.Lock()
 """One copy is made at a time: two threads must not make the same one twice."""
-Precision = Literal["float32", "bfloat16", "int8"]
+Precision = Literal["float32", "bfloat16", "int8", "int4"]
 Model = TypeVar("Model", bound=nn.Module)
 Batch = TypeVar("Batch")
 Result = TypeVar("Result")
 
 
-def check_precision(precision: Precision, device: torch.device) -> None:
+def check_precision(precision: Precision, device: torch.device, *, grouped: bool = False) -> None:
+    """`grouped`: the task can do with 4 bits."""
     if precision not in get_args(Precision):
         raise ValueError(f"precision={precision!r} is none of {', '.join(get_args(Precision))}")
-    if precision == "int8" and device.type != "cpu":
-        raise ValueError("precision='int8' is for the CPU: choose bfloat16 here, or device='cpu'")
+    if precision in ("int8", "int4") and device.type != "cpu":
+        raise ValueError(f"precision={precision!r} is for the CPU: choose bfloat16 here, or device='cpu'")
+    if precision == "int4" and not grouped:
+        raise ValueError("precision='int4' is for language models: choose int8 here")
 
 
 def settle_precision(wanted: Precision | None, device: str) -> Precision:

@@ -70,15 +70,27 @@ class PlannedFeed(ABC):
     def parts(self, step: int, split: int = 1) -> list[tuple[int, Any]]:
         """This rank's batches of a step, from 1, each with its number among all of the step. `split` cuts
         each batch in so many, for a device too small for it."""
-        epoch, place = self.plan.locate(step - 1)
-        batches, shapes = self.plan.batches(epoch, place, self._rank, self._ranks), self._whole
-        if split > 1:
-            shapes = tuple(_smaller(shape, split) for shape in shapes)
-            batches = [piece for batch in batches for piece in self._cut(batch, shapes)]
+        epoch, batches, shapes = self._pieces(step, split, self._rank)
         return [
             (self._rank + index * self._ranks, self.batch(rows, shapes if self._static else None, epoch))
             for index, rows in enumerate(batches)
         ]
+
+    def idle(self, step: int, split: int = 1) -> list[Any]:
+        """Any batches, as many as this rank has fewer than the one that has most."""
+        counts = [len(self._pieces(step, split, rank)[1]) for rank in range(self._ranks)]
+        epoch, batches, shapes = self._pieces(step, split, int(np.argmax(counts)))
+        missing = max(counts) - counts[self._rank]
+        return [self.batch(rows, shapes if self._static else None, epoch) for rows in batches[:missing]]
+
+    def _pieces(self, step: int, split: int, rank: int) -> tuple[int, list[np.ndarray], tuple[Shape, ...]]:
+        """Which examples are in which batch of a rank; the epoch, and what shapes they fit into."""
+        epoch, place = self.plan.locate(step - 1)
+        batches, shapes = self.plan.batches(epoch, place, rank, self._ranks), self._whole
+        if split > 1:
+            shapes = tuple(_smaller(shape, split) for shape in shapes)
+            batches = [piece for batch in batches for piece in self._cut(batch, shapes)]
+        return epoch, batches, shapes
 
     def _cut(self, batch: np.ndarray, shapes: tuple[Shape, ...]) -> list[np.ndarray]:
         """A batch in pieces that fit smaller shapes."""

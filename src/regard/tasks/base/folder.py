@@ -42,8 +42,8 @@ from regard.tasks.base.guards import (
 )
 from regard.tasks.base.header import check_fits, check_small, read_header, sketched, whole
 from regard.text import Tokenizer
+from regard.train import resume
 from regard.train.digests import KEY, of_config, of_text, of_weights
-from regard.train.trainer import CHECKPOINT
 
 __all__ = [
     "EXPORTED",
@@ -177,7 +177,8 @@ def write_digested(folder: Path, config: Mapping[str, Any]) -> None:
 
 def clear(folder: Path) -> None:
     """Make room for a run that takes the place of the one there."""
-    for name in (CHECKPOINT, WEIGHTS, METRICS):
+    resume.clear(folder)
+    for name in (WEIGHTS, METRICS):
         (folder / name).unlink(missing_ok=True)
 
 

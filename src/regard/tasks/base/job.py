@@ -5,12 +5,14 @@ train       the loop; the best weights are kept as they are found
 test        the kept model on the test text, as it will be used
 """
 
+import hashlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+import numpy as np
 from rich.console import Console
 from torch import Tensor, nn
 
@@ -96,6 +98,15 @@ class Job:
         return sum(parameter.numel() for parameter in self.model.parameters())
 
 
+def text_digest(job: Job) -> str:
+    """Of the examples, as far as their lengths tell, and of the first of them."""
+    digest = hashlib.sha256(np.ascontiguousarray(job.feed.plan.lengths).tobytes())
+    rows = job.feed.plan.batches(0, 0)[0]
+    for each in job.feed.batch(rows, None, 0).tensors():
+        digest.update(each.numpy().tobytes())
+    return digest.hexdigest()
+
+
 def build_trainer(job: Job, folder: Path, console: Console) -> Trainer:
     def keep(weights: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         job.write(folder, weights)
@@ -114,7 +125,7 @@ def build_trainer(job: Job, folder: Path, console: Console) -> Trainer:
             f"average.start={recipe.average.start}, but without model.start there is nothing worth keeping: "
             "leave it out, or name a folder to start from"
         )
-    return Trainer(
+    trainer = Trainer(
         job.model,
         job.loss,
         job.feed,
@@ -135,6 +146,12 @@ def build_trainer(job: Job, folder: Path, console: Console) -> Trainer:
         unit=job.unit,
         perplexity=job.perplexity,
     )
+    if trainer.sharded and not job.ranks.shared:
+        raise ConfigError(
+            f"train.fsdp={recipe.train.fsdp!r}: every rank writes its part of a checkpoint, but not all "
+            f"machines see {folder} of the first: choose an --out that they share"
+        )
+    return trainer
 
 
 def train(job: Job, folder: Path, console: Console, *, begun: bool) -> Outcome:

@@ -16,7 +16,7 @@ from regard.decode.config import DecodeConfig
 from regard.tasks.base.formats import FileOptions
 
 
-def _there(folder: Path) -> Path:
+def there(folder: Path) -> Path:
     """Told before torch is imported."""
     if not folder.exists():
         raise ConfigError(
@@ -25,7 +25,7 @@ def _there(folder: Path) -> Path:
     return folder
 
 
-Model = Annotated[Path, typer.Argument(help="A model folder.", callback=_there)]
+Model = Annotated[Path, typer.Argument(help="A model folder.", callback=there)]
 Inputs = Annotated[
     list[str] | None,
     typer.Argument(
@@ -46,8 +46,15 @@ Layer = Annotated[
 ]
 To = Annotated[str | None, typer.Option("--to", help="Target language of a model that writes several.")]
 Precision = Annotated[
-    Literal["float32", "bfloat16", "int8"] | None,
-    typer.Option("--precision", help="int8 is for the CPU; unless given, bfloat16 on a GPU."),
+    Literal["float32", "bfloat16", "int8", "int4"] | None,
+    typer.Option(
+        "--precision",
+        help="int8 is for the CPU, and int4 for language models there; unless given, bfloat16 on a GPU.",
+    ),
+]
+Dimensions = Annotated[
+    int | None,
+    typer.Option("--dimensions", help="So many of the first numbers of a vector, of length 1 again."),
 ]
 TooLong = Annotated[
     Literal["cut", "windows", "error"],

@@ -45,7 +45,7 @@ def settle_tokenizer(
         own = None if start is None else start.tokenizer
         return Tokenizer.train(lines, recipe.tokenizer) if own is None else own
 
-    if ranks.first:
+    if ranks.builder:
         if not begun:
             clear(folder)
         text = to_dict(replace(recipe.data, root="", test=()))

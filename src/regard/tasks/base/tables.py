@@ -80,6 +80,11 @@ class Texts:
         self._wanted, self._names = wanted, rows.names
         self._place = wanted.place(rows, source) if rows.names else 0
 
+    @property
+    def name(self) -> str:
+        """Of the column."""
+        return self._names[self._place]
+
     def of(self, record: Record) -> Any:
         """A text, empty for null; or a list of words, where there may be one."""
         place, name = self._place, self._names[self._place]

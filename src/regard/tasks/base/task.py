@@ -24,6 +24,7 @@ from regard.tasks.base.recipe import RecipeSpec, Written
 from regard.text.doctor import Report
 
 if TYPE_CHECKING:
+    from regard.tasks.base.bulk import BulkSpec
     from regard.tasks.base.faster import Precision
     from regard.tasks.base.job import Job
     from regard.tasks.base.predictor import Predictor
@@ -92,6 +93,18 @@ class EvaluateOptions:
     separator: str | None = None
     errors: Path | None = None
     calibration: Path | None = None
+    queries: Path | None = None
+    """What an embedder is asked, with `corpus` and `qrels`."""
+    corpus: Path | None = None
+    qrels: Path | None = None
+    rerank: Path | None = None
+    """A reranker that orders what the embedder has found."""
+    candidates: int = 0
+    """Of each query, texts that are reranked; 0: 100."""
+    dimensions: int | None = None
+    """So many of the first numbers of each vector."""
+    run: Path | None = None
+    """Where what was found is written, as TREC has it."""
     decoding: Mapping[str, Any] = field(default_factory=dict)
     device: str = "auto"
 
@@ -155,6 +168,8 @@ class Task:
     exports: frozenset[Export] = frozenset()
     views: tuple[str, ...] = ()
     """Of the explorer's page (`look/page/views`), beside those that every model has."""
+    bulk: "BulkSpec | None" = None
+    """What it does with very many texts: regard corpus."""
     commands: tuple[Callable[..., None], ...] = ()
     """Functions that Typer makes commands of."""
 

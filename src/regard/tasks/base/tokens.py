@@ -14,7 +14,7 @@ def settled_tokenizer(folder: Path, wanted: str, *, begun: bool, make: Callable[
     mark = folder / "tokens.of"
     if mark.exists() and mark.read_text(encoding="utf-8") == wanted and (folder / "tokenizer.json").exists():
         return Tokenizer.load(folder)
-    if begun:
+    if begun and (mark.exists() or (folder / "tokenizer.json").exists()):
         raise ConfigError(
             f"{folder}: begun with other text, or other settings of [data] or [tokenizer]; resume with the "
             "recipe that began it, or choose another --out"

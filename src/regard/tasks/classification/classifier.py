@@ -14,7 +14,7 @@ from regard.tasks.base.encoders import open_reader
 from regard.tasks.base.faster import Precision
 from regard.tasks.base.guards import CONFIG, folder_errors
 from regard.tasks.base.predictor import Progress
-from regard.tasks.base.reading import EncoderPredictor, Reader, TooLong
+from regard.tasks.base.reading import EncoderPredictor, Piece, Reader, TooLong
 from regard.tasks.classification.data import Problem
 from regard.text.training import each_text
 
@@ -126,10 +126,19 @@ class Classifier(EncoderPredictor):
         texts = [*each_text(texts)]
         pieces = self.reader.pieces(texts, None if seconds is None else [*each_text(seconds)], too_long)
         self.reader.warn_of_cuts(pieces)  # of pairs also where windows were asked for
+        return self._scores(pieces, len(texts), progress)
+
+    def predictions(
+        self, pieces: Sequence[Piece], texts: int, *, progress: Progress | None = None
+    ) -> list[Prediction]:
+        """Of what is read of so many texts (`Reader.pieces`)."""
+        return [self._prediction(row) for row in self._scores(pieces, texts, progress)]
+
+    def _scores(self, pieces: Sequence[Piece], texts: int, progress: Progress | None) -> np.ndarray:
         head = self.reader.model.head
         rows = self.reader.read(pieces, lambda states, packed: head(states, packed.layout), progress=progress)
-        found = np.zeros((len(texts), max(len(self.labels), 1)), dtype=np.float32)
-        counts = np.zeros((len(texts), 1), dtype=np.float32)
+        found = np.zeros((texts, max(len(self.labels), 1)), dtype=np.float32)
+        counts = np.zeros((texts, 1), dtype=np.float32)
         for piece, row in zip(pieces, rows, strict=True):
             found[piece.text] += row
             counts[piece.text] += 1

@@ -30,6 +30,8 @@ from regard.tasks.classification.recipe import RECIPE
 from regard.tasks.classification.train import measure
 from regard.text import DataError, Origin
 
+TABLE_COLUMNS = {"single": ("label", "probability"), "multi": ("labels", "probability"), "number": ("value",)}
+"""What a table gets, by the model's problem."""
 Read = Callable[..., list[Prediction]]
 """`Classifier.classify`, with its options."""
 
@@ -126,7 +128,7 @@ def _classify_lines(
         with named([Origin(each.source.name, number + place) for place in range(1, len(chunk) + 1)]):
             found = read(firsts, seconds, progress=progress)
         for line, prediction in zip(chunk, found, strict=True):
-            out.write(_written(line, shown.of(prediction), each.format == "jsonl", shown) + "\n")
+            out.write(line_of(line, shown.of(prediction), each.format == "jsonl", shown) + "\n")
         out.flush()
         number += len(chunk)
 
@@ -140,7 +142,6 @@ def _classify_table(
     progress: Progress | None,
 ) -> None:
     """New columns: label and probability; labels, where there may be several; value, of a number."""
-    own = {"single": ["label", "probability"], "multi": ["labels", "probability"], "number": ["value"]}
     shares = shown.most > 0 and classifier.problem != "number"
     options, listed = each.source.options, each.format == "jsonl"
 
@@ -148,7 +149,7 @@ def _classify_table(
         if each.source.format == "lines":
             firsts, seconds = _columns(firsts, each.source.name, 0)
         return [
-            [*_values(classifier, shown.of(found), listed), *([shown.likely(found)] if shares else [])]
+            [*table_values(classifier, shown.of(found), listed), *([shown.likely(found)] if shares else [])]
             for found in read(firsts, seconds)
         ]
 
@@ -156,7 +157,7 @@ def _classify_table(
         each.source,
         out,
         each.format,
-        added=own[classifier.problem] + ["probabilities"] * shares,
+        added=[*TABLE_COLUMNS[classifier.problem]] + ["probabilities"] * shares,
         wanted=[
             Wanted(options.column),
             *([] if options.second is None else [Wanted(options.second, "--second")]),
@@ -166,7 +167,7 @@ def _classify_table(
     )
 
 
-def _values(classifier: Classifier, found: Prediction, listed: bool) -> list[object]:
+def table_values(classifier: Classifier, found: Prediction, listed: bool) -> list[object]:
     """What a table gets; `listed`: several labels as a list, not parted by commas."""
     value = round(found.value, 6)
     match classifier.problem:
@@ -189,7 +190,7 @@ def _columns(lines: Sequence[str], file: str, before: int) -> tuple[list[str], l
     return [row[0] for row in cells], [row[1] for row in cells] if width == 2 else None
 
 
-def _written(line: str, prediction: Prediction, as_json: bool, shown: Shown) -> str:
+def line_of(line: str, prediction: Prediction, as_json: bool, shown: Shown) -> str:
     likely = shown.likely(prediction)
     if as_json:
         shares = {"probabilities": likely} if prediction.probabilities and shown.most else {}

@@ -1,5 +1,6 @@
 """Classification as a task."""
 
+from regard.tasks.base.bulk import BulkSpec
 from regard.tasks.base.task import Task, later
 from regard.tasks.classification import cli
 from regard.tasks.classification.check import doctor, files
@@ -20,5 +21,8 @@ TASK = Task(
     files=files,
     exports=frozenset({"hf", "onnx"}),
     views=("label", "context"),
+    bulk=BulkSpec(
+        open=later("regard.tasks.classification.bulk:ClassifyBulk"), writes=("jsonl", "parquet", "text")
+    ),
     commands=cli.COMMANDS,
 )

@@ -25,6 +25,10 @@ class EncodedPairs:
     """Each once, however many pairs it is in."""
     pairs: np.ndarray
     """int64 [pairs, 2]: their texts, by number."""
+    written: Sequence[str] = ()
+    """The texts themselves, where they were to be kept."""
+    guide: np.ndarray | None = None
+    """float32 [texts, width]: their vectors by another model."""
 
     @property
     def lengths(self) -> np.ndarray:
@@ -51,19 +55,29 @@ class PairUse:
 
 
 def encode(
-    reader: Reader, corpus: Corpus, *, skip_long: bool, apart: frozenset[str] = frozenset()
+    reader: Reader,
+    corpus: Corpus,
+    *,
+    skip_long: bool,
+    apart: frozenset[str] = frozenset(),
+    prompts: tuple[str, str] = ("", ""),
+    keep: bool = False,
 ) -> tuple[EncodedPairs, PairUse]:
-    """The training pairs, without those that have one of the texts `apart`."""
+    """The training pairs, without those that have one of the texts `apart`. `prompts` stand before sources
+    and targets. `keep` the texts as they are written, too."""
+    first, second = prompts
     numbers: dict[bytes, int] = {}
     texts: list[np.ndarray] = []
+    written: list[str] = []
     pairs: list[tuple[int, int]] = []
     skipped, seen = Skipped(), {"read": 0, "empty": 0, "long": 0, "overlap": 0}
 
-    def number(ids: Sequence[int]) -> int:
+    def number(ids: Sequence[int], text: str) -> int:
         row = np.asarray(ids, dtype=np.int32)
         place = numbers.setdefault(row.tobytes(), len(texts))
         if place == len(texts):
             texts.append(row)
+            written.extend([text] if keep else [])
         return place
 
     for chunk in corpus.chunks("train", skipped):
@@ -72,12 +86,12 @@ def encode(
         seen["empty"] += len(chunk) - len(whole)
         own = [pair for pair in whole if pair.source not in apart and pair.target not in apart]
         seen["overlap"] += len(whole) - len(own)
-        pieces = reader.pieces([text for pair in own for text in (pair.source, pair.target)])
-        for source, target in zip(pieces[::2], pieces[1::2], strict=True):
+        pieces = reader.pieces([text for pair in own for text in (first + pair.source, second + pair.target)])
+        for pair, source, target in zip(own, pieces[::2], pieces[1::2], strict=True):
             long = not (source.whole and target.whole)
             seen["long"] += long
             if not (long and skip_long):
-                pairs.append((number(source.ids), number(target.ids)))
+                pairs.append((number(source.ids, pair.source), number(target.ids, pair.target)))
     if not pairs:
         raise DataError(
             Origin(str(corpus.paths("train")[0])),
@@ -88,7 +102,8 @@ def encode(
         )
     counts = PairUse(**seen, used=len(pairs), skipped=skipped.total, why=str(skipped))
     offsets = np.cumsum([0, *(len(row) for row in texts)], dtype=np.int64)
-    return EncodedPairs(Column(np.concatenate(texts), offsets), np.array(pairs, dtype=np.int64)), counts
+    every = Column(np.concatenate(texts), offsets)
+    return EncodedPairs(every, np.array(pairs, dtype=np.int64), written), counts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,6 +114,8 @@ class PairedBatch(Batch):
     """int64 [rows, 2]: which sequences the two texts of a pair are."""
     numbers: Tensor
     """int64 [rows, 2]: equal for equal texts, whichever side they are on; hidden where a row is filler."""
+    guide: Tensor | None
+    """float32 [rows, 2, width]: vectors of the two texts by another model, of length 1."""
     tokens: int
     """Pairs, which is what is predicted here."""
 
@@ -121,9 +138,16 @@ class PairedFeed(PlannedFeed):
         places = np.empty_like(order)
         places[order] = np.arange(len(order))
         count = len(rows) if shapes is None else shapes[0].sequences
-        return PairedBatch(
-            packed, _filled(places.reshape(-1, 2), count, 0), _filled(pairs, count, HIDDEN), len(rows)
-        )
+        where, numbers = _filled(places.reshape(-1, 2), count, 0), _filled(pairs, count, HIDDEN)
+        return PairedBatch(packed, where, numbers, self._guide(pairs, count), len(rows))
+
+    def _guide(self, pairs: np.ndarray, rows: int) -> Tensor | None:
+        guide = self._encoded.guide
+        if guide is None:
+            return None
+        vectors = np.zeros((rows, 2, guide.shape[1]), dtype=np.float32)
+        vectors[: len(pairs)] = guide[pairs]
+        return torch.from_numpy(vectors)
 
     def _of_texts(self, shape: Shape) -> Shape:
         longest = int(self._lengths.max())

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from regard.tasks.base.options import FILES, Device, Inputs, Model, Precision, TooLong, command
+from regard.tasks.base.options import FILES, Device, Dimensions, Inputs, Model, Precision, TooLong, command
 
 
 @command("regard.tasks.embedding.commands", files=FILES)
@@ -19,6 +19,14 @@ def embed(
             "several files, a folder. Unless given, JSON lines are printed.",
         ),
     ] = None,
+    prompt: Annotated[
+        str | None,
+        typer.Option(
+            "--prompt",
+            help="Which of the model's prompts stands before each text: query, passage; '' for none. Unless "
+            "given, the model's default.",
+        ),
+    ] = None,
     pool: Annotated[
         Literal["first", "mean", "max"] | None,
         typer.Option("--pool", help="How a text becomes one vector; unless given, as the model has it."),
@@ -30,6 +38,7 @@ def embed(
     layer: Annotated[
         int | None, typer.Option("--layer", help="Of which layer; 0 is the embedding, -1 the last.")
     ] = None,
+    dimensions: Dimensions = None,
     words: Annotated[
         bool, typer.Option("--words", help="A vector for each word; which they are is written beside it.")
     ] = False,

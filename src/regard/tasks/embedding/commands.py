@@ -27,9 +27,11 @@ def embed(
     out: Path | str | None = None,
     *,
     files: FileOptions = AS_NAMED,
+    prompt: str | None = None,
     pool: PoolKind | None = None,
     normalised: bool | None = None,
     layer: int | None = None,
+    dimensions: int | None = None,
     words: bool = False,
     too_long: TooLong = "cut",
     device: str = "auto",
@@ -39,10 +41,12 @@ def embed(
     """A vector for each line, or for each row of a table, as a NumPy file; in a table, as one more column. Or
     a vector for each word, and beside it which: line, tab, word."""
     given = assign(inputs, None if out is None else str(out), files, as_json=True, behind=".npy")
-    if words and (pool is not None or normalised is not None or too_long == "windows"):
+    others = (pool, prompt or None, normalised, dimensions)
+    if words and (others != (None, None, None, None) or too_long == "windows"):
         raise ConfigError("--words: a word is the mean of its tokens, as they are; only --layer goes with it")
     embedder = open_embedder(model, device=device, precision=precision)
-    read: Any = partial(embedder.embed, pool=pool, normalised=normalised, layer=layer, too_long=too_long)
+    how: dict[str, Any] = {"pool": pool, "normalised": normalised, "layer": layer, "too_long": too_long}
+    read: Any = partial(embedder.embed, prompt=prompt, dimensions=dimensions, **how)
 
     def work(each: Assignment) -> None:
         if words:

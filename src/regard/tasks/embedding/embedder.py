@@ -7,16 +7,16 @@ of the last layer's states unless the caller says otherwise.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, cast, get_args
+from typing import Any, ClassVar, Literal, cast, get_args
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.data import Packed
 from regard.models.heads import EmbedHead, Pool
-from regard.settings.models import PoolConfig
+from regard.settings.models import EmbedConfig, PoolConfig
 from regard.settings.network import RecurrentConfig
 from regard.tasks.base.encoders import open_reader
 from regard.tasks.base.faster import Precision
@@ -25,6 +25,10 @@ from regard.tasks.base.reading import EncoderPredictor, Piece, Reader, TooLong, 
 from regard.text.training import each_text
 
 PoolKind = Literal["first", "mean", "max"]
+Side = Literal["query", "passage"]
+"""What is asked, and what is searched."""
+SIDES: dict[Side, tuple[str, ...]] = {"query": ("query",), "passage": ("document", "passage", "corpus")}
+"""What the prompts of each side are called, as sentence-transformers looks for them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,6 +44,17 @@ class WordVectors:
     @property
     def words(self) -> list[str]:
         return [self.text[start:end] for start, end in self.spans]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Way:
+    """How a text becomes one vector."""
+
+    gather: Callable[..., Tensor]
+    project: nn.Linear | None
+    """What an embedder has behind its pool."""
+    unit: bool
+    layer: int | None
 
 
 class Embedder(EncoderPredictor):
@@ -62,43 +77,86 @@ class Embedder(EncoderPredictor):
         body = self.reader.model.config.encoder.body
         return 1 if isinstance(body, RecurrentConfig) else body.layers
 
+    @property
+    def prompts(self) -> dict[str, str]:
+        """What the model was trained to read before a text, by name: {"query": "query: "}."""
+        head = self.reader.model.config.head
+        return {each.name: each.text for each in head.prompts} if isinstance(head, EmbedConfig) else {}
+
+    def prompt_of(self, side: Side) -> str | None:
+        """The name of the prompt for what is asked, or for what is searched; None where there is none."""
+        return next((name for name in SIDES[side] if name in self.prompts), None)
+
+    def prompt_text(self, name: str | None) -> str:
+        """What stands before a text with this prompt; of None, with the default, and of "", nothing."""
+        head = self.reader.model.config.head
+        if name is None:
+            name = head.default_prompt if isinstance(head, EmbedConfig) else ""
+        if name and name not in self.prompts:
+            known = f"it has {', '.join(self.prompts)}" if self.prompts else "it has none"
+            raise ValueError(f"prompt={name!r} is no prompt of this model: {known}")
+        return self.prompts[name] if name else ""
+
     def embed(
         self,
         texts: str | Iterable[str],
         *,
+        prompt: str | None = None,
         pool: PoolKind | None = None,
         normalised: bool | None = None,
         layer: int | None = None,
+        dimensions: int | None = None,
         too_long: TooLong = "cut",
         progress: Progress | None = None,
     ) -> np.ndarray:
         """float32 [texts, width]; of a single text, [width]. What is not asked for is as the model has it.
-        `layer` counts from 0, the embedding; -1 is the last. A text longer than the model can read is cut
+        `prompt` is the name of one of the model's, "" for none; unless given, it is the model's default.
+        `layer` counts from 0, the embedding; -1 is the last. `dimensions`: so many of the first numbers, of
+        length 1 again where the whole vector is (Matryoshka). A text longer than the model can read is cut
         with a warning, or read in windows whose vectors are averaged."""
         if isinstance(texts, str):
-            return self.embed([texts], pool=pool, normalised=normalised, layer=layer, too_long=too_long)[0]
-        if pool is not None and pool not in get_args(PoolKind):
-            raise ValueError(f"pool={pool!r} is none of {', '.join(get_args(PoolKind))}")
-        texts = [*each_text(texts)]
+            asked: dict[str, Any] = {"pool": pool, "normalised": normalised, "layer": layer}
+            return self.embed([texts], prompt=prompt, dimensions=dimensions, too_long=too_long, **asked)[0]
+        how = self.way(pool=pool, normalised=normalised, layer=layer)
+        before = self.prompt_text(prompt)
+        texts = [before + text for text in each_text(texts)]
         pieces = self.reader.pieces(texts, None, too_long)
         self.reader.warn_of_cuts(pieces)
+        found = self.vectors(pieces, len(texts), how, progress=progress)
+        return shortened(found, dimensions, unit=how.unit)
+
+    def way(
+        self,
+        *,
+        pool: PoolKind | None = None,
+        normalised: bool | None = None,
+        layer: int | None = None,
+    ) -> "Way":
+        """How texts become vectors, as `embed` is asked."""
+        if pool is not None and pool not in get_args(PoolKind):
+            raise ValueError(f"pool={pool!r} is none of {', '.join(get_args(PoolKind))}")
         head = self.reader.model.head
         unit = normalised if normalised is not None else isinstance(head, EmbedHead) and head.normalised
-        gather = self._pool(pool)
         # what an embedder has behind its pool is for the last layer, pooled as it was trained
         own = isinstance(head, EmbedHead) and pool is None and layer is None
         project = cast(EmbedHead, head).project if own else None
+        return Way(self._pool(pool), project, unit, self._layer(layer))
+
+    def vectors(
+        self, pieces: Sequence[Piece], texts: int, how: "Way", *, progress: Progress | None = None
+    ) -> np.ndarray:
+        """float32 [texts, width] of what is read of so many texts."""
 
         def pooled(states: Tensor, packed: Packed) -> Tensor:
-            vectors = gather(states, packed.layout)
-            vectors = (vectors if project is None else torch.tanh(project(vectors))).float()
-            return F.normalize(vectors, dim=-1) if unit else vectors
+            vectors = how.gather(states, packed.layout)
+            vectors = (vectors if how.project is None else torch.tanh(how.project(vectors))).float()
+            return F.normalize(vectors, dim=-1) if how.unit else vectors
 
-        rows = self.reader.read(pieces, pooled, layer=self._layer(layer), progress=progress)
+        rows = self.reader.read(pieces, pooled, layer=how.layer, progress=progress)
         if not rows:
             d_model = self.reader.model.config.encoder.d_model
-            return np.zeros((0, d_model if project is None else project.out_features), dtype=np.float32)
-        return _joined(pieces, rows, len(texts), unit=unit)
+            return np.zeros((0, d_model if how.project is None else how.project.out_features), np.float32)
+        return _joined(pieces, rows, texts, unit=how.unit)
 
     encode = embed
     """By the name that sentence-transformers has for it."""
@@ -154,6 +212,20 @@ def open_embedder(
     """Vectors can be had of any encoder: what any task has trained, or a folder of Hugging Face's."""
     _, reader = open_reader(folder, None, device=device, precision=precision)
     return Embedder(reader)
+
+
+def shortened(vectors: np.ndarray, dimensions: int | None, *, unit: bool) -> np.ndarray:
+    """The first so many numbers of each; `unit`, of length 1 again."""
+    if dimensions is None:
+        return vectors
+    if not 1 <= dimensions <= vectors.shape[-1]:
+        raise ValueError(
+            f"dimensions={dimensions} must be from 1 to {vectors.shape[-1]}, the width of the vectors"
+        )
+    short = vectors[..., :dimensions]
+    if unit:
+        short = short / np.maximum(np.linalg.norm(short, axis=-1, keepdims=True), 1e-12)
+    return np.ascontiguousarray(short, dtype=np.float32)
 
 
 def _joined(pieces: Sequence[Piece], rows: Sequence[np.ndarray], texts: int, *, unit: bool) -> np.ndarray:

@@ -35,10 +35,24 @@ class ContrastiveConfig:
     """What cosines are divided by: the smaller, the more the nearest of the wrong texts count."""
     symmetric: bool = True
     """Sources look for their targets, and targets for their sources; else only the former."""
+    guide: str = ""
+    """The folder of an embedder that says which texts of a batch are no wrong answers: those that it finds
+    nearer than the right one (GISTEmbed, Solatorio 2024). The folder of `model.start` will do."""
+    guide_margin: float = 0.0
+    """Those that it finds less near, by so much of the cosine at most, are none either."""
+    dimensions: tuple[int, ...] = ()
+    """Matryoshka (Kusupati et al. 2022): the first so many numbers must do by themselves too, so that vectors
+    can be cut: [128, 64, 32]. Each counts as much as the whole vector."""
 
     def __post_init__(self) -> None:
         if not 0 < self.temperature < float("inf"):
             raise ValueError(f"temperature={self.temperature} must be more than 0, and finite")
+        if not 0 <= self.guide_margin < 2:
+            raise ValueError(f"guide_margin={self.guide_margin} must be from 0 to 2, as cosines are")
+        if self.guide_margin and not self.guide:
+            raise ValueError(f"guide_margin={self.guide_margin} without a guide: name one, or leave it out")
+        if any(width < 1 for width in self.dimensions) or len({*self.dimensions}) < len(self.dimensions):
+            raise ValueError(f"dimensions={[*self.dimensions]} must be 1 or more, each once")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

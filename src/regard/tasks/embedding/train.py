@@ -4,11 +4,18 @@ whole batch (Sohn 2016; Henderson et al. 2017).
     loss_i = - log( exp(cos(u_i, v_i) / t) / sum_j exp(cos(u_i, v_j) / t) )
 
 and the same from v to u; the mean of both. Pairs that have a text in common are not each other's wrong
-answers. A text may be its own other: two passes with other dropout (SimCSE, Gao et al. 2021).
+answers; nor, with a guide g, are those that it finds nearer (GISTEmbed, Solatorio 2024):
+
+    cos(g(u_i), g(v_j)) > cos(g(u_i), g(v_i)) - margin
+
+With several dimensions, the mean of the losses of vectors that are cut to the first so many numbers
+(Matryoshka, Kusupati et al. 2022). A text may be its own other: two passes with other dropout (SimCSE, Gao et
+al. 2021). A start that has prompts is trained with them: the first of a pair is what is asked, the other what
+is searched.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,11 +37,11 @@ from regard.tasks.base.measures import better, plugin_figures
 from regard.tasks.base.pairs import Corpus, texts
 from regard.tasks.base.reading import Reader, quietly
 from regard.tasks.base.recipe import Written
-from regard.tasks.base.settle import settle_encoder
+from regard.tasks.base.settle import SettledEncoder, settle_encoder
 from regard.tasks.base.splits import Split
-from regard.tasks.embedding.batches import PairedBatch, PairedFeed, PairUse, encode
+from regard.tasks.embedding.batches import EncodedPairs, PairedBatch, PairedFeed, PairUse, encode
 from regard.tasks.embedding.data import Held, distinct, held_pairs
-from regard.tasks.embedding.embedder import Embedder
+from regard.tasks.embedding.embedder import Embedder, open_embedder
 from regard.tasks.embedding.recipe import ContrastiveConfig, EmbedRecipe
 from regard.train.objectives import HIDDEN, Sums
 from regard.train.ranks import Ranks
@@ -51,7 +58,7 @@ class ContrastiveLoss:
         layout = batch.text.layout
         vectors = self.model.head(self.model.states(batch.text.ids, layout), layout)
         sources, targets = (vectors.index_select(0, places) for places in batch.places.unbind(dim=1))
-        return contrastive(sources, targets, batch.numbers, self.config)
+        return contrastive(sources, targets, batch.numbers, self.config, batch.guide)
 
 
 def contrastive(
@@ -59,9 +66,26 @@ def contrastive(
     targets: Float[Tensor, "rows width"],
     numbers: Int[Tensor, "rows 2"],
     config: ContrastiveConfig,
+    guide: Float[Tensor, "rows 2 other"] | None = None,
 ) -> Sums:
-    """Of vectors of length 1. `numbers` tell which texts are the same; rows whose numbers are hidden are
-    neither asked nor answers."""
+    """Of vectors of length 1; those of the `guide`, too. `numbers` tell which texts are the same; rows whose
+    numbers are hidden are neither asked nor answers."""
+    exact = torch.promote_types(sources.dtype, torch.float32)
+    found = [_contrastive(sources, targets, numbers, config, guide)]
+    for width in config.dimensions:
+        ours, theirs = (F.normalize(side[:, :width].to(exact), dim=-1) for side in (sources, targets))
+        found.append(_contrastive(ours, theirs, numbers, config, guide))
+    loss = torch.stack([each.loss for each in found]).mean()
+    return Sums(loss, loss.detach(), found[0].tokens)
+
+
+def _contrastive(
+    sources: Float[Tensor, "rows width"],
+    targets: Float[Tensor, "rows width"],
+    numbers: Int[Tensor, "rows 2"],
+    config: ContrastiveConfig,
+    guide: Float[Tensor, "rows 2 other"] | None,
+) -> Sums:
     shown = numbers[:, 0] != HIDDEN
     common = (numbers[:, None, :, None] == numbers[None, :, None, :]).flatten(2).any(dim=2)
     itself = torch.eye(len(numbers), dtype=torch.bool, device=numbers.device)
@@ -69,12 +93,22 @@ def contrastive(
     exact = torch.promote_types(sources.dtype, torch.float32)
     with torch.autocast(sources.device.type, enabled=False):  # a small temperature makes errors large
         scores = sources.to(exact) @ targets.to(exact).T / config.temperature
-    scores = scores.masked_fill(~visible, -torch.inf)
+    there = back = visible
+    if guide is not None:
+        with torch.autocast(sources.device.type, enabled=False):
+            nearness = guide[:, 0] @ guide[:, 1].T
+        least = nearness.diagonal() - config.guide_margin
+        there = itself | (visible & (nearness <= least[:, None]))
+        back = itself | (visible & (nearness <= least))
     right = torch.where(shown, torch.arange(len(numbers), device=numbers.device), HIDDEN)
-    loss = F.cross_entropy(scores, right, ignore_index=HIDDEN, reduction="sum")
+    loss = _found(scores.masked_fill(~there, -torch.inf), right)
     if config.symmetric:
-        loss = (loss + F.cross_entropy(scores.T, right, ignore_index=HIDDEN, reduction="sum")) / 2
+        loss = (loss + _found(scores.masked_fill(~back, -torch.inf).T, right)) / 2
     return Sums(loss, loss.detach(), shown.sum().float())
+
+
+def _found(scores: Tensor, right: Tensor) -> Tensor:
+    return F.cross_entropy(scores, right, ignore_index=HIDDEN, reduction="sum")
 
 
 def prepare(
@@ -104,9 +138,17 @@ def prepare(
     recipe, model, reader = settled.recipe, settled.model, settled.reader
     held_out = (*valid, *test) if apart else ()
     measured = frozenset(text for held in held_out for text in (*held.sources, *held.targets))
-    encoded, counts = encode(reader, corpus, skip_long=recipe.data.too_long == "skip", apart=measured)
-    plan = settled.plan(encoded.lengths)
+    guided, skip = bool(recipe.loss.guide), recipe.data.too_long == "skip"
+    _check_dimensions(recipe, model)
     embedder = Embedder(reader)
+    sides = tuple(embedder.prompt_text(embedder.prompt_of(side)) for side in ("query", "passage"))
+    encoded, counts = encode(
+        reader, corpus, skip_long=skip, apart=measured, prompts=(sides[0], sides[1]), keep=guided
+    )
+    if guided:
+        settled, encoded = _guided(settled, encoded, written.where)
+        recipe = settled.recipe
+    plan = settled.plan(encoded.lengths)
     chosen = [distinct(held, recipe.valid.sentences) for held in valid]
     if ranks.first:
         _say(console, recipe, counts, plan, chosen, reader)
@@ -129,10 +171,35 @@ def prepare(
     )
 
 
+def _guided(
+    settled: SettledEncoder, encoded: EncodedPairs, where: Path
+) -> tuple[SettledEncoder, EncodedPairs]:
+    """The training texts with the guide's vectors, each read once; and the recipe with its path in full."""
+    name = settled.recipe.loss.guide
+    folder = next((each for each in (where / name, Path(name)) if each.is_dir()), Path(name)).resolve()
+    guide = open_embedder(folder, device=str(settled.ranks.device))
+    with quietly():
+        vectors = guide.embed(encoded.written, normalised=True)
+    loss = replace(settled.recipe.loss, guide=str(folder))
+    settled = replace(settled, recipe=replace(settled.recipe, loss=loss))
+    return settled, replace(encoded, guide=vectors, written=())
+
+
+def _check_dimensions(recipe: EmbedRecipe, model: Headed) -> None:
+    width = getattr(model.config.head, "project", 0) or model.config.encoder.d_model
+    wrong = [each for each in recipe.loss.dimensions if each >= width]
+    if wrong:
+        raise ValueError(
+            f"loss.dimensions={[*recipe.loss.dimensions]}: vectors have {width}, so choose fewer"
+        )
+
+
 def _head(recipe: EmbedRecipe, start: Checkpoint | None) -> EmbedConfig:
     own = start.config.head if start is not None else None
     known = own if isinstance(own, EmbedConfig) else EmbedConfig()
-    return EmbedConfig(
+    return replace(
+        known,
+        normalised=True,
         pool=known.pool if recipe.head.pool == "auto" else PoolConfig(kind=recipe.head.pool),
         project=known.project if recipe.head.project is None else recipe.head.project,
     )
@@ -162,8 +229,8 @@ def _say(
 
 def _vectors(embedder: Embedder, held: Held) -> tuple[np.ndarray, np.ndarray]:
     with quietly():
-        both = embedder.embed([*held.sources, *held.targets])
-    return both[: len(held.sources)], both[len(held.sources) :]
+        sources = embedder.embed(held.sources, prompt=embedder.prompt_of("query"))
+        return sources, embedder.embed(held.targets, prompt=embedder.prompt_of("passage"))
 
 
 def _mean(figures: Sequence[dict[str, float]]) -> dict[str, float]:

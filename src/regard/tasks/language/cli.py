@@ -10,7 +10,7 @@ from regard.tasks.base.options import DECODING, Device, JsonLines, Precision, co
 
 @command("regard.tasks.language.commands", decoding=DECODING, files=("encoding",))
 def generate(
-    model: Annotated[Path, typer.Argument(help="A model folder, or one of GPT-2's.")],
+    model: Annotated[Path, typer.Argument(help="A model folder, one of Hugging Face's, or a GGUF file.")],
     prompt: Annotated[
         list[str] | None, typer.Option("--prompt", help="What is completed; may be repeated.")
     ] = None,
@@ -40,4 +40,26 @@ def generate(
     without a tokenizer takes --ids."""
 
 
-COMMANDS = (generate,)
+@command("regard.tasks.language.chatting", decoding=DECODING)
+def chat(
+    model: Annotated[
+        Path, typer.Argument(help="A model folder with a chat template, or a GGUF file.", show_default=False)
+    ],
+    prompt: Annotated[
+        list[str] | None, typer.Option("--prompt", help="A message; several are turns of one dialogue.")
+    ] = None,
+    system: Annotated[
+        str | None, typer.Option("--system", help="What the model is told before the dialogue.")
+    ] = None,
+    greedy: Annotated[bool, typer.Option("--greedy", help="The likeliest token each time.")] = False,
+    as_json: JsonLines = False,
+    precision: Precision = None,
+    device: Device = "auto",
+) -> None:
+    """Talk with a language model that was trained to answer: each line that you type, or --prompt, is a
+    message; the answer is written as it comes.
+
+    Unless another way is asked for, tokens are sampled at temperature 0.3 from the likeliest 90 %."""
+
+
+COMMANDS = (generate, chat)

@@ -144,8 +144,9 @@ class BlockFeed(PlannedFeed):
     def __init__(
         self, store: Store, config: BatchConfig, *, size: int, across: bool, **how: Unpack[Sharing]
     ) -> None:
-        """Blocks of `size` tokens."""
+        """Blocks of `size` tokens. Of dialogues, only what is marked is learned."""
         self._ids, self._size, self._seed = store["ids"].values, size, config.seed
+        self._learned = learned_of(store)
         self._inside = None if across else Blocks.inside(document_bounds(store), size)
         # One block fewer than there would be, so that there is room to begin later.
         spare = max(len(Blocks.across(len(self._ids), size).starts) - 1, 1) * size
@@ -162,13 +163,29 @@ class BlockFeed(PlannedFeed):
 
     def batch(self, rows: np.ndarray, shapes: tuple[Shape, ...] | None, epoch: int) -> BlockBatch:
         starts, lengths = self._starts[rows] + self.shift(epoch), self.plan.lengths[0, rows]
-        return block_batch(self._ids, starts, lengths, None if shapes is None else shapes[0])
+        return block_batch(self._ids, starts, lengths, None if shapes is None else shapes[0], self._learned)
 
 
-def block_batch(ids: np.ndarray, starts: np.ndarray, lengths: np.ndarray, shape: Shape | None) -> BlockBatch:
-    """These stretches of the stream, and what comes next after each token."""
+def learned_of(store: Store) -> np.ndarray | None:
+    """Of dialogues, which tokens are learned; None where all are."""
+    return np.asarray(store["learned"].values) if "learned" in store.columns else None
+
+
+def block_batch(
+    ids: np.ndarray,
+    starts: np.ndarray,
+    lengths: np.ndarray,
+    shape: Shape | None,
+    learned: np.ndarray | None = None,
+) -> BlockBatch:
+    """These stretches of the stream, and what comes next after each token: hidden where it is not learned."""
     pieces = [ids[start : start + length + 1] for start, length in zip(starts, lengths, strict=True)]
     read = np.concatenate([piece[:-1] for piece in pieces]).astype(np.int64)
     comes = np.concatenate([piece[1:] for piece in pieces]).astype(np.int64)
+    if learned is not None:
+        places = [
+            learned[start + 1 : start + length + 1] for start, length in zip(starts, lengths, strict=True)
+        ]
+        comes = np.where(np.concatenate(places) > 0, comes, HIDDEN)
     packed = pack_flat(read, lengths.tolist(), shape)
     return BlockBatch(packed, spread(comes, packed.layout.tokens, HIDDEN), len(read))

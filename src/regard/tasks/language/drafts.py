@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 
 from regard.decode import DecodeConfig, Sliding, Step, decode, steps
 from regard.decode.captured import CapturedStepper
+from regard.decode.causal import CausalStepper
 from regard.decode.stepper import Stepper
 from regard.models.decoder import Decoder
 from regard.nn.state import State
 from regard.tasks.language.continuation import Finished, Writer
 from regard.text import Tokenizer
 
-Steps = Decoder | CapturedStepper
+Steps = Decoder | CapturedStepper | CausalStepper
 """What takes the steps of a text."""
 
 

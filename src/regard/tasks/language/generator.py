@@ -26,10 +26,12 @@ from regard.tasks.base.faster import Precision, check_precision, settle_precisio
 from regard.tasks.base.guards import CONFIG, FolderError, folder_errors
 from regard.tasks.base.predictor import Progress, evaluating
 from regard.tasks.language.continuation import Generated, GenerationWarning, Writer, Written, spelled
+from regard.tasks.language.dialogue import ChatPrompt, Message, render
 from regard.tasks.language.drafts import GenerateOptions, Prompt, Row, in_batches, take_steps, write
 from regard.tasks.language.engine import StepEngine
 from regard.tasks.language.start import built, open_language, without_tokenizer
 from regard.text import DataError, Origin, Tokenizer
+from regard.text.conventions import Conventions
 from regard.text.training import each_text
 from regard.train.ranks import find_device
 
@@ -39,6 +41,9 @@ and again, and read the end of longer prompts."""
 SAMPLING = DecodeConfig(method="sample", temperature=0.8, top_p=0.95)
 """How texts are written unless something else is asked for: a little bolder than the model is in doubt, and
 never the long tail of unlikely tokens, one of which can spoil a text."""
+
+CHATTING = DecodeConfig(method="sample", temperature=0.3, top_p=0.9)
+"""How answers are written: nearer to what is likeliest, which is more often true."""
 
 
 class GenerateSettings(TypedDict, total=False):
@@ -79,10 +84,12 @@ class Generator(Described):
         longest: int | None = None,
         decoding: DecodeConfig | None = None,
         precision: Precision = "float32",
+        conventions: Conventions = Conventions(),  # noqa: B008  # frozen
     ) -> None:
         """Without a tokenizer, `generate_ids` is what there is. `longest` is the most tokens that the model
         was trained to read; None for as many as its positions take. `decoding` applies where a call says no
-        other; unless given, it is SAMPLING. It runs where the model is."""
+        other; unless given, it is SAMPLING. `conventions` are how texts begin and end. It runs where the
+        model is."""
         positions = model.config.positions
         if positions.kind == "learned":
             if longest is not None and longest > positions.longest:
@@ -92,7 +99,7 @@ class Generator(Described):
             longest = positions.longest if longest is None else longest
         if longest is not None and longest < 2:
             raise ValueError(f"longest={longest} leaves no room for text behind a prompt")
-        check_precision(precision, next(model.parameters()).device)
+        check_precision(precision, next(model.parameters()).device, grouped=True)
         self.engine = StepEngine(model, precision)
         self.model = model
         self.tokenizer = tokenizer
@@ -100,18 +107,27 @@ class Generator(Described):
         self.decoding = SAMPLING if decoding is None else decoding
         self.precision: Precision = precision
         ids = None if tokenizer is None else tokenizer.ids
-        self.begins = ids is not None and ids.start is not None and ids.start != ids.end
+        self.conventions = conventions
+        begins = conventions.begins if ids is None or conventions.begins is not None else ids.start != ids.end
+        self.begins = bool(begins) and ids is not None and ids.start is not None
 
     @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
     def about(self) -> dict[str, Any]:
-        return {"model": to_dict(self.model.config), "longest": self.longest}
+        plain = {"model": to_dict(self.model.config), "longest": self.longest}
+        return {**plain, **self.conventions.to_dict()}
 
     def with_model(self, model: Decoder) -> "Generator":
-        longest, decoding, precision = self.longest, self.decoding, self.precision
-        other = Generator(model, self.tokenizer, longest=longest, decoding=decoding, precision=precision)
+        other = Generator(
+            model,
+            self.tokenizer,
+            longest=self.longest,
+            decoding=self.decoding,
+            precision=self.precision,
+            conventions=self.conventions,
+        )
         other.begins = self.begins
         return other
 
@@ -193,6 +209,18 @@ class Generator(Described):
             raise ValueError("a beam has no text before its end: stream with method greedy or sample")
         [asked] = self._encoded([prompt], [key], options)
         return self._stream(asked, options)
+
+    def prompt(self, messages: Sequence[Message]) -> ChatPrompt:
+        """Messages as the text that the model's template makes of them, up to where the answer begins. What a
+        message says stays text: no special token can be written in it."""
+        return render(self.conventions.chat_template, self._text, messages)
+
+    def chat(self, messages: Sequence[Message], **settings: Unpack[GenerateSettings]) -> Generated:
+        """The answer to messages, each `{"role": "user", "content": "Hello"}`, the last one the user's. As
+        `generate(prompt(messages))`, but unless told otherwise by CHATTING; `stream(prompt(messages))` gives
+        an answer as it comes."""
+        settings.setdefault("decoding", CHATTING)
+        return self.generate(self.prompt(messages), **settings)[0]
 
     def write(
         self,
@@ -288,15 +316,20 @@ class Generator(Described):
             )
         if batch_tokens < 1:
             raise ValueError(f"batch_tokens={batch_tokens} must be at least 1")
-        end = None if self.tokenizer is None else self.tokenizer.ids.end
         return GenerateOptions(
             decoding=decoding,
-            end=end,
+            end=self.ends or None,
             suppressed=self.never_written,
             stop=tuple(stop),
             slides=self.longest if past == "slide" else None,
             batch_tokens=batch_tokens,
         )
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The tokens that end a text."""
+        own = None if self.tokenizer is None else self.tokenizer.ids.end
+        return (*(() if own is None else (own,)), *self.conventions.ends)
 
     @cached_property
     def never_written(self) -> tuple[int, ...]:
@@ -305,20 +338,24 @@ class Generator(Described):
         if tokenizer is None:
             return ()
         special = {tokenizer.vocabulary[token] for token in tokenizer.specials}
-        written = {*tokenizer.vocabulary.values()} - special | {tokenizer.ids.end}
+        written = {*tokenizer.vocabulary.values()} - special | {*self.ends}
         return tuple(id for id in range(self.model.config.vocabulary) if id not in written)
 
     def _encoded(
         self, texts: list[str], keys: Sequence[int] | None, options: GenerateOptions
     ) -> list[Prompt]:
         start = self._text.ids.start
-        listed = []
+        listed: list[tuple[str, list[int]]] = []
         for number, ids in enumerate(self._text.encode_batch(texts), start=1):
+            text = texts[number - 1]
+            if isinstance(text, ChatPrompt):  # the template has set what stands before
+                listed.append((text, text.ids))
+                continue
             front = [start] if start is not None and (self.begins or not ids) else []
             if not front and not ids:
                 remedy = "the model has no start token to go on from: give it a word at least"
                 raise DataError(Origin("input", number), "the prompt is empty", remedy=remedy)
-            listed.append((texts[number - 1], [*front, *ids]))
+            listed.append((text, [*front, *ids]))
         return self._fitted(listed, keys, options)
 
     def _fitted(
@@ -411,6 +448,12 @@ def open_generator(
     checkpoint = open_language(folder)
     model = built(checkpoint, folder).to(place).eval()
     with folder_errors(Path(folder) / CONFIG):
-        generator = Generator(model, checkpoint.tokenizer, longest=checkpoint.longest, precision=precision)
+        generator = Generator(
+            model,
+            checkpoint.tokenizer,
+            longest=checkpoint.longest,
+            precision=precision,
+            conventions=checkpoint.conventions,
+        )
     generator.folder = Path(folder)
     return generator

@@ -73,8 +73,10 @@ def nll(
     *,
     bfloat16: bool = False,
     progress: Progress | None = None,
+    learned: np.ndarray | None = None,
 ) -> tuple[float, int]:
-    """The sum of - log p over the scored tokens, and how many these are."""
+    """The sum of - log p over the scored tokens, and how many these are; of dialogues, over those that are
+    `learned`."""
     device = next(model.parameters()).device
     budget = max(BUDGET[device.type], int(windows.lengths.max(initial=1)))
 
@@ -84,7 +86,7 @@ def nll(
         most = max(budget // split // int(windows.lengths.max(initial=1)), 1)
         for first in range(0, len(windows.starts), most):
             own = slice(first, first + most)
-            batch = block_batch(ids, windows.starts[own], windows.lengths[own], None)
+            batch = block_batch(ids, windows.starts[own], windows.lengths[own], None, learned)
             skipped = windows.lengths[own] - windows.scored[own]
             before = np.repeat(skipped, windows.lengths[own])
             labels = batch.labels.where(batch.text.layout.positions >= torch.from_numpy(before), HIDDEN)
@@ -98,7 +100,14 @@ def nll(
                 progress(len(kept))
         return total
 
-    return float(in_pieces(totals)), int(windows.scored.sum())
+    return float(in_pieces(totals)), scored_tokens(windows, learned)
+
+
+def scored_tokens(windows: Windows, learned: np.ndarray | None) -> int:
+    if learned is None:
+        return int(windows.scored.sum())
+    ends = windows.starts + windows.lengths + 1
+    return sum(int(learned[end - count : end].sum()) for end, count in zip(ends, windows.scored, strict=True))
 
 
 def figures(total: float, tokens: int, *, size: int = 0, words: int = 0) -> dict[str, float]:

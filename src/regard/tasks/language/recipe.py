@@ -59,6 +59,17 @@ class LanguageRecipe(Recipe):
                 f"data.longest={self.data.longest}: the length of a language model's blocks is "
                 "context.tokens; set that"
             )
+        if self.model.adapter.rank and self.optimizer.kind != "adam":
+            raise ValueError(f"optimizer.kind={self.optimizer.kind!r} beside model.adapter: choose adam")
+        if self.model.adapter.rank and self.average.start:
+            raise ValueError(
+                f"average.start={self.average.start} beside model.adapter: adapters start at nothing; lower "
+                "model.adapter.alpha instead"
+            )
+        if self.data.documents == "messages" and not self.model.start:
+            raise ValueError(
+                "data.documents='messages' takes the chat template of a model to start from: set model.start"
+            )
         for name in ("layer_decay", "head_rate"):
             if getattr(self.optimizer, name) != 1:
                 raise ValueError(f"optimizer.{name} is for encoders that get a new head: leave it out")

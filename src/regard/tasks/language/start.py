@@ -1,5 +1,5 @@
-"""What a language model starts from, and what is opened to be used: a folder of ours, or a GPT-2 of Hugging
-Face's."""
+"""What a language model starts from, and what is opened to be used: a folder of ours, or one of Hugging
+Face's, of GPT-2's or Llama's family."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -26,13 +26,17 @@ from regard.tasks.base.guards import CONFIG, TOKENIZER, folder_errors, own_file,
 from regard.tasks.base.header import unfilled
 from regard.tasks.language.recipe import LanguageRecipe
 from regard.text import Tokenizer
+from regard.text.conventions import Conventions
 from regard.train.digests import KEY
 
 
 def open_language(folder: Path | str) -> DecoderCheckpoint:
     folder = Path(folder)
-    if not folder.is_dir():
-        raise FolderError(f"{folder}: no such folder; give the --out folder of a training, or one of GPT-2")
+    if not folder.is_dir() and not is_foreign(folder):
+        raise FolderError(
+            f"{folder}: no such folder; give the --out folder of a training, or a "
+            "language model of Hugging Face's"
+        )
     if is_foreign(folder):
         return read_decoder(folder)
     config = read_config(folder)
@@ -40,11 +44,18 @@ def open_language(folder: Path | str) -> DecoderCheckpoint:
         raise FolderError(f"{folder}: a model for the task {config.get('task')!r}, not a language model")
     with folder_errors(folder / CONFIG):
         shape, longest = read_shape(folder, config, DecoderConfig), read_whole(config, "longest")
+        conventions = Conventions.from_dict(config)
     check_backed(folder, lambda: Decoder(shape))
     model = unfilled(lambda: Decoder(shape))
     load_weights(folder, model)
     tokenizer = read_tokenizer(folder, shape.vocabulary) if _has_tokenizer(folder) else None
-    return DecoderCheckpoint(config=shape, weights=whole(model), tokenizer=tokenizer, longest=longest)
+    return DecoderCheckpoint(
+        config=shape,
+        weights=whole(model),
+        tokenizer=tokenizer,
+        longest=longest,
+        conventions=conventions,
+    )
 
 
 def _has_tokenizer(folder: Path) -> bool:
@@ -74,7 +85,7 @@ def save_language(checkpoint: DecoderCheckpoint, folder: Path) -> None:
         checkpoint.tokenizer.save(folder / TOKENIZER)
     write_weights(folder, checkpoint.weights)
     about = {"model": to_dict(checkpoint.config), "longest": checkpoint.longest}
-    write_config(folder, "language", about)
+    write_config(folder, "language", {**about, **checkpoint.conventions.to_dict()})
 
 
 def built(checkpoint: DecoderCheckpoint, where: Path | str, config: DecoderConfig | None = None) -> Decoder:
@@ -95,7 +106,7 @@ def find_start(recipe: LanguageRecipe, where: Path) -> tuple[DecoderCheckpoint |
     name = recipe.model.start
     if not name:
         return None, recipe
-    folder = next((each for each in (where / name, Path(name)) if each.is_dir()), Path(name)).resolve()
+    folder = next((each for each in (where / name, Path(name)) if each.exists()), Path(name)).resolve()
     start = open_language(folder)
     require_tokenizer(start, folder)
     return start, replace(recipe, model=replace(recipe.model, start=str(folder)))

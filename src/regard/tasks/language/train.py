@@ -3,7 +3,9 @@
 loss = - sum_t log p(y_t | y_<t)
 """
 
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,14 +15,17 @@ from regard.config import to_dict
 from regard.data import Store
 from regard.decode import DecodeConfig, decode
 from regard.models.decoder import Decoder
+from regard.nn.adapter import adapt
 from regard.nn.stacks import is_static
+from regard.tasks.base.adapter import digest, write_adapted
 from regard.tasks.base.documents import DocumentCorpus
 from regard.tasks.base.feed import Sharing
 from regard.tasks.base.job import Job
 from regard.tasks.base.recipe import Written
 from regard.tasks.base.settle import settle_tokenizer
 from regard.tasks.base.splits import Split
-from regard.tasks.language.data import BlockBatch, BlockFeed, build_stream, document_bounds
+from regard.tasks.language.data import BlockBatch, BlockFeed, build_stream, document_bounds, learned_of
+from regard.tasks.language.dialogues import build_dialogues
 from regard.tasks.language.perplexity import Windows, figures, nll
 from regard.tasks.language.recipe import LanguageRecipe
 from regard.tasks.language.start import built, find_start
@@ -72,20 +77,31 @@ def prepare(
     else:
         model = built(start, recipe.model.start, recipe.model.changed(start.config))
         _check_context(size, model, recipe.model.start)
+    base = ""
+    if recipe.model.adapter.rank:
+        base = digest(model)
+        adapt(model, recipe.model.adapter)
     model = model.to(ranks.device).train()
+    talks = recipe.data.documents == "messages"
+    across = recipe.context.across and not talks
 
     def stores() -> dict[Split, Store]:
+        if talks and start is not None:
+            return {
+                split: build_dialogues(corpus, split, tokenizer, start.conventions, folder / name)
+                for split, name in STORES.items()
+            }
         return {
             split: build_stream(corpus, split, tokenizer, folder / name) for split, name in STORES.items()
         }
 
-    if ranks.first:
-        stores()  # once, and not by every rank
+    if ranks.builder:
+        stores()  # once on a machine, and not by every rank
     ranks.wait()
     text = stores()
     static = ranks.device.type == "cuda" and is_static(model.config.body)
     sharing: Sharing = {"static": static, "rank": ranks.rank, "ranks": ranks.count}
-    feed = BlockFeed(text["train"], recipe.batch, size=size, across=recipe.context.across, **sharing)
+    feed = BlockFeed(text["train"], recipe.batch, size=size, across=across, **sharing)
     validator = Validator(recipe, model, tokenizer, text["valid"], ranks)
     facts: dict[str, dict[str, int]] = {split: _facts(store) for split, store in text.items()}
     if ranks.first:
@@ -98,9 +114,18 @@ def prepare(
         ]
         if validator.scored < valid["tokens"] - 1 - valid["documents"]:
             lines.append(f"validated on {validator.scored:,} tokens")
+        if base:
+            learning = sum(each.numel() for each in model.parameters() if each.requires_grad)
+            lines.append(f"adapters of rank {recipe.model.adapter.rank}: {learning:,} parameters learn")
+        if talks and (long := _longer(text["train"], size)):
+            lines.append(f"{long:,} dialogues have more than {size} tokens, and are read in parts")
         if survey.skipped.total:
             lines.append(f"left out: {survey.skipped}")
         console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
+    adapted: dict[str, Any] = {}
+    if base:
+        how: Any = {"task": recipe.task, "config": recipe.model.adapter, "base": base}
+        adapted["write"] = partial(write_adapted, **how)
     return Job(
         recipe=recipe,
         model=model,
@@ -112,7 +137,11 @@ def prepare(
         static=static,
         d_model=model.config.d_model,
         root=corpus.root,
-        about={"model": to_dict(model.config), "longest": size},
+        about={
+            "model": to_dict(model.config),
+            "longest": size,
+            **(start.conventions.to_dict() if start else {}),
+        },
         data={
             "files": [str(path) for path in corpus.paths("train")],
             "words": survey.words,
@@ -120,6 +149,7 @@ def prepare(
             "skipped": survey.skipped.total,
             "why": str(survey.skipped),
         },
+        **adapted,
     )
 
 
@@ -130,6 +160,11 @@ def _check_context(size: int, model: Decoder, where: str) -> None:
             f"context.tokens={size}, but the positions of {where} reach {positions.longest}: choose that at "
             "most"
         )
+
+
+def _longer(store: Store, size: int) -> int:
+    """Dialogues that no block holds."""
+    return int((np.diff(document_bounds(store)) > size + 1).sum())
 
 
 def _facts(store: Store) -> dict[str, int]:
@@ -153,7 +188,9 @@ class Validator:
         self, recipe: LanguageRecipe, model: Decoder, tokenizer: Tokenizer, store: Store, ranks: Ranks
     ) -> None:
         ids, size = store["ids"].values, recipe.context.tokens
-        bounds = np.array([0, len(ids)]) if recipe.context.across else document_bounds(store)
+        self._learned = learned_of(store)
+        across = recipe.context.across and self._learned is None
+        bounds = np.array([0, len(ids)]) if across else document_bounds(store)
         every = Windows.of(bounds, size, recipe.valid.stride or size)
         self._windows = every.spread(recipe.valid.tokens)
         self.scored = int(self._windows.scored.sum())
@@ -166,9 +203,12 @@ class Validator:
         self._rounds = 0
 
     def __call__(self) -> tuple[dict[str, float], str]:
-        total, tokens = nll(self._model, self._ids, self._windows, bfloat16=self._bfloat16)
+        total, tokens = nll(
+            self._model, self._ids, self._windows, bfloat16=self._bfloat16, learned=self._learned
+        )
         self._rounds += 1
-        return figures(total, tokens, **self._sizes), self._example()
+        sizes = self._sizes if self._learned is None else {}
+        return figures(total, tokens, **sizes), self._example()
 
     def _example(self) -> str:
         """How the model goes on from some of the text, another place each time: a sample."""
@@ -178,7 +218,8 @@ class Validator:
         state = self._model.start(rows=1, capacity=2 * count)
         config = DecodeConfig(method="sample", top_k=20, maximum=count)
         end = len(self._tokenizer)  # none: it shall write on
-        [[found]] = decode(self._model, state, [prefix], end=end, config=config)
+        nothing = range(end, self._model.config.vocabulary)  # rows without a token
+        [[found]] = decode(self._model, state, [prefix], end=end, config=config, suppressed=[*nothing])
         own = self._tokenizer.decode(found.ids[count - 1 :], skip_specials=False)
         return f"  {_line(self._tokenizer.decode(prefix))}\n  -> {_line(own)}"
 

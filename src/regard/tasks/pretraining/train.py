@@ -39,7 +39,7 @@ from regard.tasks.pretraining.chunks import build_store
 from regard.tasks.pretraining.data import Frame, MaskedBatch, MaskedFeed, NextChunks
 from regard.tasks.pretraining.recipe import PretrainRecipe
 from regard.text import Tokenizer
-from regard.train.objectives import HIDDEN, Sums, head_loss
+from regard.train.objectives import HIDDEN, Sums, head_loss, wide
 from regard.train.ranks import Ranks
 
 BETTER: dict[str, Literal["high", "low"]] = {"loss": "low", "accuracy": "high", "next_accuracy": "high"}
@@ -67,7 +67,7 @@ class PretrainLoss:
         if batch.follows is None:
             return sums
         follows = F.cross_entropy(
-            head.follows(states, text.layout).float(), batch.follows, ignore_index=HIDDEN, reduction="sum"
+            wide(head.follows(states, text.layout)), batch.follows, ignore_index=HIDDEN, reduction="sum"
         )
         return sums._replace(loss=sums.loss + self.weight * follows)
 
@@ -103,8 +103,8 @@ def prepare(
             for split, name in STORES.items()
         }
 
-    if ranks.first:
-        stores()  # once, and not by every rank
+    if ranks.builder:
+        stores()  # once on a machine, and not by every rank
     ranks.wait()
     text = stores()
     feed = MaskedFeed(

@@ -103,14 +103,14 @@ def _tag_table(tagger: Tagger, each: Assignment, out: TextIO, progress: Progress
     listed = each.format == "jsonl"
 
     def work(sentences: list[str | Sequence[str]]) -> list[list[object]]:
-        return [_values(found, listed, tagger.spans) for found in tagger.tag(sentences)]
+        return [table_values(found, listed, tagger.spans) for found in tagger.tag(sentences)]
 
     wanted = Wanted(each.source.options.column, names=("text", "sentence", "words", "tokens"), words=True)
     added = ["words", "tags", *(["spans"] if tagger.spans else [])]
     annotate(each.source, out, each.format, added=added, wanted=[wanted], work=work, progress=progress)
 
 
-def _values(found: TaggedWords, listed: bool, spans: bool) -> list[object]:
+def table_values(found: TaggedWords, listed: bool, spans: bool) -> list[object]:
     """What a table gets; `listed`: words and tags as lists, not parted by spaces."""
     sides: list[object] = [[*own] if listed else " ".join(own) for own in (found.words, found.tags)]
     return [*sides, *([found.to_dict()["spans"]] if spans else [])]

@@ -143,9 +143,15 @@ class Tagger(EncoderPredictor):
             self.words(each) if isinstance(each, str) else tuple(each_text(each))
             for each in no_table(sentences)
         ]
+        return self.tagged(split, self.lay_out(split), progress=progress)
+
+    def tagged(
+        self, sentences: Sequence[tuple[str, ...]], laid: Laid, *, progress: Progress | None = None
+    ) -> list[TaggedWords]:
+        """The same of sentences that are laid out already."""
         return [
             self._tagged(words, scores)
-            for words, scores in zip(split, self.scores(split, progress=progress), strict=True)
+            for words, scores in zip(sentences, self.score(laid, progress=progress), strict=True)
         ]
 
     def predict(self, sentences: Iterable[str | Words]) -> list[list[str]]:

@@ -1,5 +1,6 @@
 """Tagging as a task."""
 
+from regard.tasks.base.bulk import BulkSpec
 from regard.tasks.base.task import Task, later
 from regard.tasks.tagging import cli
 from regard.tasks.tagging.check import doctor, files
@@ -20,5 +21,10 @@ TASK = Task(
     files=files,
     exports=frozenset({"hf", "onnx"}),
     views=("tags", "context"),
+    bulk=BulkSpec(
+        open=later("regard.tasks.tagging.bulk:TagBulk"),
+        reads=(("text", "sentence", "words", "tokens"),),
+        words=True,
+    ),
     commands=cli.COMMANDS,
 )

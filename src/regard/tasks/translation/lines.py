@@ -199,13 +199,13 @@ def _written(
         yield json.dumps(translation.to_dict(), ensure_ascii=False)
     elif n_best > 1:
         for each in translation.alternatives:
-            yield f"{number} ||| {_one_line(each.text)} ||| {each.score:.4f}"
+            yield f"{number} ||| {one_line(each.text)} ||| {each.score:.4f}"
     else:
         score = f"{translation.score:.4f}\t" if scores else ""
         links = translation.alignment
         aligned = "" if links is None else " ||| " + " ".join(f"{i}-{j}" for i, j in links)
-        yield score + _one_line(translation.text) + aligned
+        yield score + one_line(translation.text) + aligned
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     return text.replace("\r\n", " ").replace("\n", " ").replace("\r", " ")

@@ -1,5 +1,6 @@
 """Translation as a task."""
 
+from regard.tasks.base.bulk import BulkSpec
 from regard.tasks.base.task import Task, later
 from regard.tasks.translation import cli
 from regard.tasks.translation.check import check_recipe, doctor
@@ -20,5 +21,8 @@ TASK = Task(
     doctor=doctor,
     exports=frozenset({"ctranslate2", "hf", "onnx"}),
     views=("translate",),
+    bulk=BulkSpec(
+        open=later("regard.tasks.translation.bulk:TranslateBulk"), writes=("text", "jsonl", "parquet")
+    ),
     commands=cli.COMMANDS,
 )

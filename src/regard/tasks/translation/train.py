@@ -177,7 +177,7 @@ def read_corpus(
     reads = None if start is None else start.reads()
     if start is not None:
         say(described(start, recipe.model.start))
-    if ranks.first:
+    if ranks.builder:
         if not begun:
             clear(folder)
             clear_adapter(folder)

@@ -1,0 +1,112 @@
+"""A corpus without near-duplicates: of records whose vectors are nearly the same, the first stays.
+
+In order, a record is left out if its cosine with one that has stayed before it reaches a threshold. So what
+stays is pairwise further apart than that, whatever the blocks; the exact search compares every pair.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard.config import ConfigError
+from regard.corpus.index import ShardedIndex
+from regard.corpus.reading import Taken
+from regard.corpus.vectors import ShardedVectors, text_of
+from regard.disk import replace
+from regard.meaning.nearest import Scores
+from regard.tasks.base.vectors import Rows, products, uncertainty
+
+_BLOCK = 2048
+_NEAR = 64
+"""Neighbours of a record that an index is asked for."""
+
+
+def originals(index: ShardedIndex, threshold: float, block: int = _BLOCK) -> tuple[Rows, Scores]:
+    """For each row the earlier one that it duplicates, or itself; and their cosine."""
+    if not 0 < threshold <= 1:
+        raise ConfigError(f"--threshold {threshold:g}: a cosine from 0 to 1")
+    vectors: Any = index.vectors
+    rows = len(vectors)
+    of, cosines = np.arange(rows), np.ones(rows)
+    for start in range(0, rows, block):
+        stop = min(start + block, rows)
+        if index.kind == "exact":
+            left, right = _near(index, of, start, stop, threshold, block)
+        else:
+            left, right = _listed(index, start, stop)
+        exact = products(vectors[left], np.arange(len(left)), vectors[right], np.arange(len(right)))
+        near = exact >= threshold
+        order = np.lexsort((right[near], left[near]))
+        for row, earlier, cosine in zip(
+            left[near][order].tolist(), right[near][order].tolist(), exact[near][order].tolist(), strict=True
+        ):
+            if of[row] == row and of[earlier] == earlier:
+                of[row], cosines[row] = earlier, cosine
+    return of, cosines
+
+
+def _near(
+    index: ShardedIndex, of: Rows, start: int, stop: int, threshold: float, block: int
+) -> tuple[Rows, Rows]:
+    """Rows from `start` on with earlier ones that stay, or may stay, about as near as the threshold."""
+    vectors = index.vectors
+    own, least = vectors[start:stop], threshold - uncertainty(vectors.shape[1])
+    left, right = [], []
+    for before in range(0, stop, block):
+        end = min(before + block, stop)
+        kept = np.arange(before, end)[of[before:end] == np.arange(before, end)]
+        other = own[kept - start] if before == start else vectors[kept]
+        mine, theirs = np.nonzero(own @ other.T >= np.float32(least))
+        earlier = kept[theirs] < mine + start
+        left.append(mine[earlier] + start)
+        right.append(kept[theirs][earlier])
+    return np.concatenate(left), np.concatenate(right)
+
+
+def _listed(index: ShardedIndex, start: int, stop: int) -> tuple[Rows, Rows]:
+    rows, _ = index.search(index.vectors[start:stop], _NEAR)
+    left = np.repeat(np.arange(start, stop), rows.shape[1])
+    earlier = rows.reshape(-1) < left
+    return left[earlier], rows.reshape(-1)[earlier]
+
+
+def dedupe(index: ShardedIndex, out: Path, threshold: float) -> tuple[int, int]:
+    """Write the records that stay, a line each or as JSON lines, and beside them what was left out, and of
+    what it is a duplicate. How many stay, and how many do not. What could not be read is left out too."""
+    vectors: ShardedVectors = index.vectors
+    of, cosines = originals(index, threshold)
+    listed = out.suffix in (".jsonl", ".ndjson")
+    kept = dropped = 0
+    aside = out.with_name(f"{out.name}.dropped.jsonl")
+
+    def left_out() -> Iterator[str]:
+        nonlocal dropped
+        for start in range(0, len(of), _BLOCK):
+            every = np.arange(start, min(start + _BLOCK, len(of)))
+            rows = every[of[every] != every]
+            both = zip(rows, vectors.records(rows.tolist()), vectors.records(of[rows].tolist()), strict=True)
+            for row, record, original in both:
+                dropped += 1
+                plain: dict[str, object] = {"id": record.id, "text": text_of(record), "of": original.id}
+                plain["cosine"] = round(float(cosines[row]), 6)
+                yield json.dumps(plain, ensure_ascii=False) + "\n"
+
+    def staying() -> Iterator[str]:
+        nonlocal kept
+        for row, record in enumerate(vectors.every_record()):
+            if of[row] == row and isinstance(record, Taken):
+                kept += 1
+                plain = {"id": record.id, "text": record.texts[0]}
+                yield (json.dumps(plain, ensure_ascii=False) if listed else text_of(record)) + "\n"
+
+    replace(aside, lambda partial: _write(partial, left_out()))
+    replace(out, lambda partial: _write(partial, staying()))
+    return kept, dropped
+
+
+def _write(path: Path, lines: Iterator[str]) -> None:
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(lines)

@@ -1,0 +1,172 @@
+"""What is written: a folder of shards, and what is known of them.
+
+    manifest.json              the input, the model, the settings; when all is done, counts and flags
+    part-000000.npy ...        shards, in the order of the input; each is there whole or not at all
+    bad.jsonl                  records that could not be read, with where they stand
+    .regard/plan.jsonl         which records belong to which shard (plan.py)
+    .regard/done/000000.json   written after the files of a shard: it is done, and what it has
+    .regard/lock               held by the process that works here
+
+A shard's files get their names when they are whole and on the disk, its mark comes last. So whatever is
+killed whenever, a shard is done or is not, and the same command goes on with those that are not.
+"""
+
+import json
+import os
+import platform
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from regard.config import ConfigError
+from regard.corpus.plan import Shard
+from regard.disk import full_disk, replace, write_text
+
+FORMAT = "regard corpus 1"
+MANIFEST, BAD = "manifest.json", "bad.jsonl"
+_PART = re.compile(r"part-\d{6,}\.[\w.]+")
+OVERWRITE = "start anew with --overwrite, or name another folder"
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A shard that is done."""
+
+    number: int
+    files: tuple[str, ...]
+    rows: int
+    tokens: int
+    bytes: int
+    """Of the input."""
+    seconds: float
+    flags: Mapping[str, int] = field(default_factory=dict)
+    bad: Sequence[Mapping[str, Any]] = ()
+
+
+def _lock(file: IO[str]) -> None:
+    """Or an OSError; Windows has no such locks."""
+    if os.name == "posix":
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+class OutFolder:
+    """A folder of shards, while it is written and later."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.own = self.path / ".regard"
+
+    def manifest(self) -> dict[str, Any] | None:
+        """None where there is none."""
+        try:
+            found = json.loads((self.path / MANIFEST).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{self.path / MANIFEST}: cannot be read ({error}); {OVERWRITE}") from error
+        if not isinstance(found, dict) or found.get("format") != FORMAT:
+            raise ConfigError(f"{self.path / MANIFEST}: not a {FORMAT!r}; {OVERWRITE}")
+        return found
+
+    def write_manifest(self, content: Mapping[str, Any]) -> None:
+        write_text(self.path / MANIFEST, json.dumps({"format": FORMAT, **content}, indent=1) + "\n")
+
+    def refuse_foreign(self) -> None:
+        """Raise for a folder in which there is something else."""
+        if self.path.is_file():
+            raise ConfigError(f"{self.path} is a file: name a folder for the shards")
+        if not self.path.exists():
+            return
+        names = sorted(each.name for each in self.path.iterdir())
+        other = [
+            name for name in names if not _PART.fullmatch(name) and name not in (MANIFEST, BAD, ".regard")
+        ]
+        if other and not (self.path / MANIFEST).exists():
+            raise ConfigError(f"{self.path} holds other files ({other[0]}): choose an empty or a new folder")
+
+    def clear(self) -> None:
+        """Remove what this has written, and nothing else; the manifest first: without it nothing is done."""
+        (self.path / MANIFEST).unlink(missing_ok=True)
+        if self.path.is_dir():
+            for each in self.path.iterdir():
+                if _PART.fullmatch(each.name) or each.name == BAD:
+                    each.unlink()
+        for name in ("done", "partial"):
+            shutil.rmtree(self.own / name, ignore_errors=True)
+        (self.own / "plan.jsonl").unlink(missing_ok=True)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """For one process at a time; the lock ends with the process, however it ends."""
+        self.own.mkdir(parents=True, exist_ok=True)
+        with (self.own / "lock").open("w") as file:
+            try:
+                _lock(file)
+            except OSError as error:
+                raise ConfigError(
+                    f"{self.path}: another process is writing here; wait for it, or name another folder"
+                ) from error
+            shutil.rmtree(self.own / "partial", ignore_errors=True)
+            yield
+
+    def write_plan(self, shards: Iterator[Shard]) -> tuple[int, int]:
+        """How many there are, and their bytes."""
+        count = size = 0
+
+        def save(partial: Path) -> None:
+            nonlocal count, size
+            with partial.open("w", encoding="utf-8") as file:
+                for shard in shards:
+                    file.write(shard.line() + "\n")
+                    count, size = count + 1, size + shard.bytes
+
+        replace(self.own / "plan.jsonl", save)
+        return count, size
+
+    def plan(self) -> Iterator[Shard]:
+        try:
+            with (self.own / "plan.jsonl").open(encoding="utf-8") as file:
+                for number, line in enumerate(file):
+                    yield Shard.parse(number, line)
+        except FileNotFoundError as error:
+            raise ConfigError(f"{self.path}: its plan is gone; {OVERWRITE}") from error
+
+    def part(self, number: int, suffix: str) -> Path:
+        """Where a file of a shard lies; by name they are in order."""
+        return self.path / f"part-{number:06d}.{suffix}"
+
+    def write_part(self, path: Path, save: Callable[[Path], object]) -> None:
+        """A file of a shard, whole or not at all, by one of several processes."""
+        folder = self.own / "partial"
+        folder.mkdir(parents=True, exist_ok=True)
+        with full_disk(path):
+            replace(path, save, partial=folder / f"{path.name}.{platform.node()}.{os.getpid()}")
+
+    def mark(self, done: Done) -> None:
+        """Say that a shard is done: its files are there."""
+        path = self.own / "done" / f"{done.number:06d}.json"
+        self.write_part(path, lambda partial: partial.write_text(json.dumps(asdict(done)), encoding="utf-8"))
+
+    def done(self, number: int) -> Done | None:
+        """None of a shard that is not, or whose files somebody has removed."""
+        try:
+            text = (self.own / "done" / f"{number:06d}.json").read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        found = Done(**{**(plain := json.loads(text)), "files": tuple(plain["files"])})
+        return found if all((self.path / name).exists() for name in found.files) else None
+
+    def finished(self) -> dict[str, Any]:
+        """The manifest of a folder in which all is done; an error for any other."""
+        manifest = self.manifest()
+        if manifest is None:
+            raise ConfigError(f"{self.path}: no manifest.json; is it a folder of regard corpus?")
+        if manifest["state"] != "done":
+            raise ConfigError(f"{self.path}: not done yet; give the command that writes it once more")
+        return manifest

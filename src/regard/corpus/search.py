@@ -1,0 +1,61 @@
+"""`regard search` in a folder of vectors that `regard corpus embed` has written."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from regard.config import ConfigError
+from regard.corpus.index import choose, open_index
+from regard.corpus.running import model_hash
+from regard.corpus.vectors import ShardedVectors, text_of
+from regard.tasks.base.faster import Precision
+from regard.tasks.base.terminal import say
+from regard.tasks.base.vectors import normalised
+from regard.tasks.embedding.embedder import open_embedder
+
+
+def search(
+    model: Path,
+    folder: Path,
+    queries: Sequence[str],
+    *,
+    top: int,
+    kind: str,
+    prompt: str | None = None,
+    device: str,
+    precision: Precision | None,
+    as_json: bool,
+    console: Console,
+) -> None:
+    if top < 1:
+        raise ConfigError(f"--top {top}: ask for 1 or more")
+    vectors = ShardedVectors(folder)
+    if vectors.manifest["model"]["sha256"] != model_hash(model):
+        made = vectors.manifest["model"]["folder"]
+        raise ConfigError(f"{folder} was made by another model ({made}) than {model}: search with that one")
+    told = Console(stderr=True)
+    chosen, why = choose(len(vectors), kind)
+    index = open_index(vectors, chosen, lambda line: say(told, line))
+    own = {**vectors.manifest["settings"]["settings"]}
+    for name in ("too_long", "prompt"):
+        own.pop(name, None)
+    embedder = open_embedder(model, device=device, precision=precision)
+    asked = embedder.prompt_of("query") if prompt is None else prompt
+    rows, cosines = index.search(normalised(embedder.embed([*queries], prompt=asked, **own)), top)
+    for query, found, scores in zip(queries, rows.tolist(), cosines.clip(-1, 1).tolist(), strict=True):
+        records = vectors.records(found)
+        if as_json:
+            hits = [
+                {"row": row, "id": record.id, "text": text_of(record), "score": score}
+                for row, record, score in zip(found, records, scores, strict=True)
+            ]
+            say(console, json.dumps({"query": query, "hits": hits}, ensure_ascii=False))
+            continue
+        if len(queries) > 1:
+            say(console, f"\n{query}")
+        for record, score in zip(records, scores, strict=True):
+            say(console, f"{score:.4f}  {record.id}  {text_of(record)}")
+    recall = "" if index.recall is None else f", recall@10 {index.recall:.3f} against the exact search"
+    say(told, f"{len(vectors):,} texts, {index.kind}: {why}{recall}")

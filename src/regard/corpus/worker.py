@@ -1,0 +1,117 @@
+"""A model as one callable, for pipelines of others: Ray Data, Spark, Dask, or a plain loop."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from regard.config import ConfigError
+from regard.corpus.writing import arrow_column, import_pyarrow
+from regard.tasks.base.bulk import Bulk, BulkWork
+from regard.tasks.base.faster import Precision
+from regard.tasks.registry import get_task
+
+_OPEN: dict[tuple[Any, ...], BulkWork] = {}
+"""Models of this process: however many copies of a worker there are, each model is loaded once."""
+
+
+class Worker:
+    """Batches in, the same batches out with columns of results. It can be pickled: the model is loaded where
+    it is first called, once in a process.
+
+    `task` is what `regard corpus` calls it: embed, translate, classify, tag, answer; `settings` are its own
+    (`to="de"`, `top_k=3`, ...). A batch is a dictionary of columns (Ray Data's), a pandas data frame (Spark's
+    and Dask's) or a pyarrow table; what is returned is of the same kind.
+
+    >>> from regard.corpus import Worker
+    >>> worker = Worker("runs/sentiment", "classify", column="text", device="cpu")
+    >>> batch = worker({"text": ["A moving, funny film.", "A dull film."]})
+    >>> list(batch), batch["label"][0]
+    (['text', 'label', 'probability'], 'positive')
+    """
+
+    def __init__(
+        self,
+        model: Path | str,
+        task: str,
+        *,
+        column: str = "text",
+        second: str | None = None,
+        device: str = "auto",
+        precision: Precision | None = None,
+        threads: int | None = None,
+        **settings: Any,
+    ) -> None:
+        """`column` has the texts, `second` the other texts of pairs, or what questions are about. `threads`:
+        how many each process computes with on a CPU; unless given, one for each core."""
+        spec = get_task(task).bulk
+        if spec is None:
+            raise ConfigError(f"task={task!r}: it does nothing with a corpus")
+        if spec.both and second is None:
+            raise ConfigError(f"task={task!r} reads two columns: give second=, as in second='context'")
+        self.model, self.task, self.column, self.second = str(model), task, column, second
+        self.device, self.precision, self.threads, self.settings = device, precision, threads, settings
+
+    def __call__(self, batch: Any) -> Any:
+        columns = [self.column] + ([] if self.second is None else [self.second])
+        texts = [[_text(each) for each in _column(batch, name)] for name in columns]
+        work = self._opened()
+        found = work(*texts)
+        return _joined(batch, found, work)
+
+    def _opened(self) -> BulkWork:
+        how = (self.model, self.task, self.device, self.precision, repr(sorted(self.settings.items())))
+        if how not in _OPEN:
+            import torch
+
+            if self.threads is not None:
+                torch.set_num_threads(self.threads)
+            spec = get_task(self.task).bulk
+            if spec is None:
+                raise ConfigError(f"task={self.task!r}: it does nothing with a corpus")
+            _OPEN[how] = spec.open(
+                Path(self.model), device=self.device, precision=self.precision, **self.settings
+            )
+        return _OPEN[how]
+
+
+def _text(value: Any) -> Any:
+    """Null is an empty text; a list of words stays one."""
+    if value is None or (isinstance(value, float) and np.isnan(value)):
+        return ""
+    return [*value] if isinstance(value, list | tuple | np.ndarray) else str(value)
+
+
+def _kind(batch: Any) -> str:
+    return type(batch).__module__.partition(".")[0]
+
+
+def _column(batch: Any, name: str) -> list[Any]:
+    names = [*batch] if isinstance(batch, Mapping) else [*getattr(batch, "column_names", batch.columns)]
+    if name not in names:
+        raise ConfigError(f"no column {name!r} in the batch: there is {', '.join(map(repr, names))}")
+    found = batch[name]
+    return cast(list[Any], found.to_pylist() if _kind(found) == "pyarrow" else [*found])
+
+
+def _joined(batch: Any, found: Bulk, work: BulkWork) -> Any:
+    if isinstance(batch, Mapping):
+        return {**batch, **{name: _array(values, work.kinds[name]) for name, values in found.columns.items()}}
+    if _kind(batch) == "pyarrow":
+        import_pyarrow()
+        for name, values in found.columns.items():
+            batch = batch.append_column(name, arrow_column(values, work.kinds[name]))
+        return batch
+    return batch.assign(**{name: [*values] for name, values in found.columns.items()})
+
+
+def _array(values: Any, kind: str) -> Any:
+    """As Ray Data takes it: lists of unequal length are objects."""
+    if kind == "vector":
+        return values
+    if kind == "number":
+        return np.array([np.nan if each is None else each for each in values], dtype=np.float64)
+    found = np.empty(len(values), dtype=object)
+    found[:] = values
+    return found

@@ -1,0 +1,227 @@
+"""Vocabularies of older folders, which have no tokenizer.json: one is made from them, as transformers
+does.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
+
+from regard.hub.files import HubError, read_bytes, read_json, read_table_if_there, read_text
+from regard.text.piece_files import read_piece_file
+from regard.text.sentencepieces import MOST_BYTES
+
+LIMIT = 256 * 2**20
+MAKE = "make one with transformers: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
+_END = "<|endoftext|>"
+SENTENCE_PIECES = "sentencepiece.bpe.model"
+_FAIRSEQ = {"unk": "<unk>", "sep": "</s>", "pad": "<pad>", "cls": "<s>", "mask": "<mask>"}
+
+State = dict[str, Any]
+"""What a tokenizer.json says."""
+
+
+def _as_it_is(state: State, facts: Mapping[str, Any]) -> None:
+    pass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Vocabulary:
+    file: str
+    """Where it is, if there is no tokenizer.json."""
+    read: Callable[[Path, Mapping[str, Any]], State]
+    """A tokenizer.json from a folder with that file, and what its tokenizer_config.json says."""
+    follow: Callable[[State, Mapping[str, Any]], None] = _as_it_is
+    """Where transformers believes tokenizer_config.json more than tokenizer.json."""
+    framed: bool = True
+    """[CLS] and [SEP] stand around a text. Where not, a text has a start and an end: those that
+    tokenizer_config.json names."""
+
+
+def _from_words(
+    folder: Path, facts: Mapping[str, Any], usual: Mapping[str, str] | None = None, *, twice: bool = False
+) -> State:
+    """As BertTokenizer of transformers reads a vocab.txt: one token a line. With `twice`, two of `sep` part a
+    pair."""
+    lines = read_text(folder / "vocab.txt").split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    vocabulary = {token: id for id, token in enumerate(lines)}
+    berts = {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"}
+    names = special_tokens(folder, facts, vocabulary, usual or berts)
+    tokenizer = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=names["unk"]))
+    tokenizer.normalizer = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=facts.get("tokenize_chinese_chars", True) is not False,
+        strip_accents=facts.get("strip_accents"),
+        lowercase=facts.get("do_lower_case", True) is not False,
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece(prefix="##")
+    tokenizer.add_special_tokens([AddedToken(name, special=True) for name in names.values()])
+    cls, sep = names["cls"], names["sep"]
+    if twice:
+        tokenizer.post_processor = processors.RobertaProcessing(
+            (sep, vocabulary[sep]), (cls, vocabulary[cls]), True, False
+        )
+        return state_of(tokenizer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=[f"{cls}:0", "$A:0", f"{sep}:0"],
+        pair=[f"{cls}:0", "$A:0", f"{sep}:0", "$B:1", f"{sep}:1"],
+        special_tokens=[(cls, vocabulary[cls]), (sep, vocabulary[sep])],
+    )
+    return state_of(tokenizer)
+
+
+def _from_merges(folder: Path, facts: Mapping[str, Any]) -> State:
+    """As RobertaTokenizer of transformers reads vocab.json and merges.txt."""
+    tokenizer, names, space = _merged(folder, facts, _FAIRSEQ)
+    ids = tokenizer.get_vocab()
+    cls, sep = names["cls"], names["sep"]
+    tokenizer.post_processor = processors.RobertaProcessing((sep, ids[sep]), (cls, ids[cls]), True, space)
+    return state_of(tokenizer)
+
+
+def _from_unframed_merges(folder: Path, facts: Mapping[str, Any]) -> State:
+    """As GPT2Tokenizer of transformers reads them."""
+    tokenizer, _, _ = _merged(folder, facts, {"unk": _END, "bos": _END, "eos": _END})
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+    return state_of(tokenizer)
+
+
+def _merged(
+    folder: Path, facts: Mapping[str, Any], usual: Mapping[str, str]
+) -> tuple[tokenizers.Tokenizer, dict[str, str], bool]:
+    vocabulary = read_json(folder / "vocab.json", LIMIT)
+    if not isinstance(vocabulary, dict) or not all(type(id) is int for id in vocabulary.values()):
+        raise HubError(f"{folder / 'vocab.json'}: no table of tokens and their ids; {MAKE}")
+    lines = [line for line in read_text(folder / "merges.txt").split("\n") if line.strip()]
+    pairs = [line.split(" ") for line in lines if not line.startswith("#version")]
+    if any(len(pair) != 2 for pair in pairs):
+        raise HubError(f"{folder / 'merges.txt'}: a line that is no pair of tokens; {MAKE}")
+    names = special_tokens(folder, facts, vocabulary, usual)
+    space = facts.get("add_prefix_space") is True
+    tokenizer = tokenizers.Tokenizer(models.BPE(vocabulary, [(a, b) for a, b in pairs], fuse_unk=False))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(
+        [AddedToken(name, special=True, lstrip=role == "mask") for role, name in names.items()]
+    )
+    return tokenizer, names, space
+
+
+def _follow_prefix_space(state: State, facts: Mapping[str, Any]) -> None:
+    splitter = state.get("pre_tokenizer")
+    own = str(facts.get("tokenizer_class") or "") in ("", "GPT2Tokenizer", "GPT2TokenizerFast")
+    if own and isinstance(splitter, dict) and splitter.get("type") == "ByteLevel":
+        splitter["add_prefix_space"] = facts.get("add_prefix_space") is True
+
+
+def special_tokens(
+    folder: Path, facts: Mapping[str, Any], vocabulary: Mapping[str, int], usual: Mapping[str, str]
+) -> dict[str, str]:
+    """Their names by `usual` roles, as tokenizer_config.json or the map of special tokens has them."""
+    added = read_table_if_there(folder / "added_tokens.json")
+    if any(token not in vocabulary for token in added):
+        raise HubError(f"{folder / 'added_tokens.json'}: more tokens than the vocabulary; {MAKE}")
+    named = read_table_if_there(folder / "special_tokens_map.json")
+    names = {}
+    for role, name in usual.items():
+        value = facts.get(f"{role}_token", named.get(f"{role}_token")) or name
+        names[role] = str(value.get("content", name) if isinstance(value, dict) else value)
+        if names[role] not in vocabulary:
+            raise HubError(f"{folder}: the special token {names[role]!r} is not in the vocabulary; {MAKE}")
+    return names
+
+
+def state_of(tokenizer: tokenizers.Tokenizer) -> State:
+    state: State = json.loads(tokenizer.to_str())
+    return state
+
+
+def fairseq_pieces(first: tuple[tuple[str, float], ...], skipped: int) -> Vocabulary:
+    """Those of XLM-RoBERTa and CamemBERT: fairseq numbers its own special tokens `first`, then the pieces of
+    a SentencePiece model but for the `skipped` that begin it, then <mask>."""
+
+    def read(folder: Path, facts: Mapping[str, Any]) -> State:
+        path = folder / SENTENCE_PIECES
+        try:
+            model = read_piece_file(read_bytes(path, MOST_BYTES))
+        except ValueError as error:
+            raise error if isinstance(error, HubError) else HubError(f"{path}: {error}; {MAKE}") from error
+        if model.kind != "unigram" or model.byte_fallback:
+            kind = f"{model.kind} with bytes" if model.byte_fallback else model.kind
+            raise HubError(
+                f"{path}: a SentencePiece model of the kind {kind}, where unigram is wanted; {MAKE}"
+            )
+        pieces = [*first, *model.pieces[skipped:], ("<mask>", 0.0)]
+        ids = {piece: id for id, (piece, _) in enumerate(pieces)}
+        names = special_tokens(folder, facts, ids, _FAIRSEQ)
+        tokenizer = tokenizers.Tokenizer(models.Unigram(pieces, ids[names["unk"]], False))
+        if model.charsmap:
+            tokenizer.normalizer = normalizers.Precompiled(model.charsmap)
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.WhitespaceSplit(),
+                pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always"),
+            ]
+        )
+        tokenizer.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
+        tokenizer.add_special_tokens(
+            [AddedToken(name, special=True, lstrip=role == "mask") for role, name in names.items()]
+        )
+        cls, sep = names["cls"], names["sep"]
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=[cls, "$A", sep],
+            pair=[cls, "$A", sep, sep, "$B", sep],
+            special_tokens=[(cls, ids[cls]), (sep, ids[sep])],
+        )
+        return state_of(tokenizer)
+
+    return Vocabulary(file=SENTENCE_PIECES, read=read)
+
+
+def _not_there(folder: Path, facts: Mapping[str, Any]) -> State:
+    raise HubError(f"{folder}: no tokenizer.json in it; {MAKE}")
+
+
+FAST_ONLY = Vocabulary(file="tokenizer.json", read=_not_there)
+"""Of a family that never had another file."""
+WORD_PIECES = Vocabulary(file="vocab.txt", read=_from_words)
+"""BERT's."""
+MPNET_PIECES = Vocabulary(
+    file="vocab.txt",
+    read=lambda folder, facts: _from_words(folder, facts, _FAIRSEQ | {"unk": "[UNK]"}, twice=True),
+)
+"""MPNet's: BERT's pieces, RoBERTa's special tokens but for [UNK]."""
+BYTE_PAIRS = Vocabulary(file="vocab.json", read=_from_merges)
+"""RoBERTa's."""
+UNFRAMED_BYTE_PAIRS = Vocabulary(
+    file="vocab.json", read=_from_unframed_merges, follow=_follow_prefix_space, framed=False
+)
+"""GPT-2's."""
+XLM_PIECES = fairseq_pieces((("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)), 3)
+"""XLM-RoBERTa's: the pieces' own <unk>, <s> and </s> are left out."""
+CAMEMBERT_PIECES = fairseq_pieces(
+    (
+        ("<s>NOTUSED", 0.0),
+        ("<pad>", 0.0),
+        ("</s>NOTUSED", 0.0),
+        ("<unk>", 0.0),
+        ("<unk>NOTUSED", -100.0),
+    ),
+    1,
+)
+"""CamemBERT's: only the pieces' own <unk> is left out, and what fairseq numbered is never used."""
+
+
+def _nothing_older(folder: Path, facts: Mapping[str, Any]) -> State:
+    raise HubError(f"{folder}: no tokenizer.json in it; {MAKE}")
+
+
+UNFRAMED = Vocabulary(file="tokenizer.json", read=_nothing_older, framed=False)
+"""Llama's and its kin: how they part a text, no older file tells."""

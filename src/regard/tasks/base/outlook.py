@@ -1,0 +1,100 @@
+"""What a recipe would take on GPUs that are not here: lines below a dry run, by train/scaling.py."""
+
+from collections.abc import Iterator
+
+from regard.config import ConfigError
+from regard.data import Packed
+from regard.models.decoder import Decoder
+from regard.nn.layers import TransformerLayer
+from regard.tasks.base.job import Job
+from regard.train.measured import DATE, GPU
+from regard.train.scaling import CHINCHILLA, ROOM, Cluster, Scaled, scaled
+from regard.train.workload import Workload, workload_of
+
+GIB = 2**30
+
+
+def workload(job: Job) -> Workload:
+    """Of a prepared training: its model, and a batch as its plan fills them."""
+    plan = job.feed.plan
+    lengths = plan.lengths[-1]
+    [(_, part), *_] = job.feed.parts(1)
+    texts = [each for each in part._parts().values() if isinstance(each, Packed)]
+    seen = float((lengths**2).sum() / max(lengths.sum(), 1))
+    work = workload_of(
+        job.model,
+        name=job.recipe.task,
+        tokens=int(plan.slots[-1]),
+        predicted=min(1.0, part.tokens / max(texts[-1].tokens, 1)) if texts else 1.0,
+        seen=seen / 2 if isinstance(job.model, Decoder) else seen,
+    )
+    return work if not work.translates else workload_of(
+        job.model, name=work.name, tokens=work.tokens, predicted=work.predicted
+    )  # fmt: skip
+
+
+def outlook(job: Job, cluster: Cluster, budget: float | None = None) -> Iterator[str]:
+    """Comments, below a recipe. `budget` is in tokens; otherwise so many as Chinchilla's rule has them."""
+    if not any(isinstance(part, TransformerLayer) for part in job.model.modules()):
+        raise ConfigError("--gpus: only Transformers were measured; leave it out to time a few steps here")
+    config = job.recipe.train
+    parts, ranks = job.recipe.batch.parts, cluster.ranks
+    if parts % ranks:
+        raise ConfigError(
+            f"--gpus: {ranks} ranks cannot share batch.parts={parts} evenly: choose a multiple of {ranks}"
+        )
+    found = scaled(
+        workload(job),
+        cluster,
+        fsdp=config.fsdp,
+        parts=parts // ranks,
+        average=job.recipe.average,
+        recomputed=config.activation_checkpointing,
+        offloaded=config.cpu_offload,
+    )
+    yield f"# on {ranks} x {GPU}, {cluster.gpus} on each of {cluster.nodes} nodes; expected, not measured:"
+    yield from _memory(found, config.fsdp)
+    yield from _speed(found)
+    yield _lasts(found, config.steps * found.tokens, f"{config.steps:,} steps of this recipe")
+    wanted = CHINCHILLA * found.work.parameters if budget is None else budget
+    why = f"{CHINCHILLA} for each weight, after Chinchilla" if budget is None else "as given"
+    yield _lasts(found, wanted, why)
+
+
+def _memory(found: Scaled, chosen: str) -> Iterator[str]:
+    memory, room = found.memory, found.cluster.memory
+    way = {"ddp": "every rank has the whole model (DDP)", "fsdp": "the model is cut over ranks (FSDP)"}
+    kinds = ("weights", "gradients", "optimizer", "gathered", "activations")
+    each = ", ".join(f"{kind} {getattr(memory, kind) / GIB:.2f}" for kind in kinds if getattr(memory, kind))
+    yield f"# train.fsdp={chosen}: {way[found.way]}; {memory.total / GIB:.1f} GiB of {room / GIB:.0f}: {each}"
+    if not found.fits:
+        yield (
+            f"# which is over {ROOM:.0%} of a GPU: lower batch.tokens and raise batch.parts, set "
+            "train.activation_checkpointing=true, or cut it over more GPUs with train.fsdp=yes"
+        )
+
+
+def _speed(found: Scaled) -> Iterator[str]:
+    parts, work = found.parts * found.cluster.ranks, found.work
+    times = f"{_ms(found.compute)} computing, {_ms(found.update)} updating"
+    beside = " meanwhile" if found.way == "fsdp" else ""
+    times += f", {_ms(found.talking)} between GPUs{beside}"
+    yield (f"# {found.tokens:,} tokens a step ({parts} x {work.tokens:,}) in {_ms(found.step)} ms: {times}")
+    yield (
+        f"# {found.speed:,.0f} tokens/s, {found.efficiency:.0%} of what as many alone would do; each at "
+        f"{found.share:.0%} of the chip, as what was measured on one at {DATE} has it for such batches"
+    )
+
+
+def _ms(seconds: float) -> str:
+    """Milliseconds, to three digits."""
+    value = 1000 * seconds
+    return f"{value:.{3 if value < 1 else 1}f}"
+
+
+def _lasts(found: Scaled, tokens: float, why: str) -> str:
+    hours = found.seconds(tokens) / 3600
+    lasts = f"{hours:.1f} hours" if hours < 48 else f"{hours / 24:.1f} days"
+    if hours < 1:
+        lasts = f"{60 * hours:.1f} minutes"
+    return f"# {tokens:,.0f} tokens ({why}): {lasts}, {hours * found.cluster.ranks:,.1f} GPU-hours"

@@ -1,0 +1,1 @@
+"""Pairs of a query and a text, scored: rerankers."""

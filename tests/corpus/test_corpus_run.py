@@ -1,0 +1,140 @@
+"""A corpus through a model: the same as all at once, whoever works and whoever is killed."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from regard.config import ConfigError
+from regard.corpus import local
+from regard.corpus.folder import OutFolder
+from regard.tasks.embedding.commands import embed
+from tests.corpus.corpora import corpus, done, files, parts, vectors
+from tests.corpus.dying import die
+from tests.corpus.processes import lives, started, wait_for, workers
+
+
+@pytest.fixture
+def whole(tiny, lines, tmp_path) -> np.ndarray:
+    """What `regard embed` gives for the file."""
+    with pytest.warns(UserWarning, match="longer than 64 tokens"):
+        embed(tiny["embedder"], str(lines), tmp_path / "whole.npy", device="cpu", console=Console(quiet=True))
+    return np.load(tmp_path / "whole.npy")
+
+
+@pytest.mark.parametrize("tokens", [40, 300, 100_000])
+def test_shards_are_what_embed_gives_for_the_whole_to_the_bit(tiny, lines, whole, tmp_path, tokens):
+    found = corpus("embed", tiny["embedder"], lines, tmp_path / "out", shard_tokens=tokens)
+    assert np.array_equal(vectors(tmp_path / "out"), whole)
+    assert len(parts(tmp_path / "out", "npy")) == found.manifest["shards"]
+    assert (tokens < 1000) == (found.manifest["shards"] > 5)
+
+
+def test_the_number_of_workers_changes_nothing(tiny, lines, whole, tmp_path):
+    for count in (1, 2, 3):
+        corpus("embed", tiny["embedder"], lines, tmp_path / f"{count}", workers=count, engine="local")
+        assert np.array_equal(vectors(tmp_path / f"{count}"), whole)
+    assert files(tmp_path / "1") == files(tmp_path / "2") == files(tmp_path / "3")
+
+
+def test_the_manifest_tells_what_was_done_with_what(tiny, lines, sentences, tmp_path):
+    found = corpus("embed", tiny["embedder"], lines, tmp_path / "out")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest == {**found.manifest, "format": "regard corpus 1"}
+    assert manifest["state"] == "done"
+    assert manifest["counts"]["rows"] == len(sentences) == sum(part["rows"] for part in manifest["parts"])
+    assert manifest["counts"]["bad"] == 0
+    assert manifest["flags"]["blank"] == sum(not each.strip() for each in sentences)
+    assert manifest["flags"]["cut"] == 4
+    assert manifest["inputs"][0]["address"] == str(lines)
+
+
+def test_what_is_done_is_not_done_again(tiny, lines, tmp_path):
+    first = corpus("embed", tiny["embedder"], lines, tmp_path / "out")
+    before = {path.name: path.stat().st_mtime_ns for path in parts(tmp_path / "out", "npy")}
+    again = corpus("embed", tiny["embedder"], lines, tmp_path / "out")
+    assert (first.worked, again.worked) == (first.manifest["shards"], 0)
+    lost = parts(tmp_path / "out", "npy")[2]
+    content = lost.read_bytes()
+    lost.unlink()
+    assert corpus("embed", tiny["embedder"], lines, tmp_path / "out").worked == 1
+    assert lost.read_bytes() == content
+    after = {path.name: path.stat().st_mtime_ns for path in parts(tmp_path / "out", "npy")}
+    assert {name for name in before if before[name] != after[name]} == {lost.name}
+
+
+def test_another_model_input_or_setting_is_refused_unless_it_may_overwrite(tiny, lines, tmp_path):
+    out = tmp_path / "out"
+    corpus("embed", tiny["embedder"], lines, out)
+    with pytest.raises(ConfigError, match=r"another model .* --overwrite"):
+        corpus("embed", tiny["tagger"], lines, out)
+    with pytest.raises(ConfigError, match=r"shard_tokens=300, not 200; .*--overwrite"):
+        corpus("embed", tiny["embedder"], lines, out, shard_tokens=200)
+    with pytest.raises(ConfigError, match=r"other files; .*--overwrite"):
+        corpus("embed", tiny["embedder"], [lines, _more(lines)], out)
+    changed = lines.read_text().replace("a", "b", 1)
+    lines.write_text(changed)
+    with pytest.raises(ConfigError, match=r"lines\.txt is not what it was .*--overwrite"):
+        corpus("embed", tiny["embedder"], lines, out)
+    before = files(out)
+    corpus("embed", tiny["embedder"], lines, out, overwrite=True)
+    assert files(out) != before
+    corpus("embed", tiny["embedder"], lines, tmp_path / "anew")
+    assert files(out) == files(tmp_path / "anew")
+
+
+def _more(lines: Path) -> Path:
+    path = lines.with_name("more.txt")
+    path.write_text("one more\n")
+    return path
+
+
+def test_a_file_that_was_only_touched_is_the_same(tiny, lines, tmp_path):
+    corpus("embed", tiny["embedder"], lines, tmp_path / "out")
+    os.utime(lines)
+    assert corpus("embed", tiny["embedder"], lines, tmp_path / "out").worked == 0
+
+
+def test_a_folder_with_other_files_and_one_that_is_worked_in_are_refused(tiny, lines, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("mine")
+    with pytest.raises(ConfigError, match=r"holds other files \(thesis\.txt\)"):
+        corpus("embed", tiny["embedder"], lines, tmp_path / "mine")
+    with OutFolder(tmp_path / "out").locked(), pytest.raises(ConfigError, match="another process"):
+        corpus("embed", tiny["embedder"], lines, tmp_path / "out")
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="processes are found by /proc")
+def test_a_worker_and_a_driver_that_are_killed_leave_the_output_as_it_would_be(tiny, lines, whole, tmp_path):
+    out = tmp_path / "out"
+    with started("embed", tiny["embedder"], lines, out, "--workers", "2", "--engine", "local") as driver:
+        wait_for(out, 1, driver)
+        os.kill(workers(driver.pid, "local")[0], signal.SIGKILL)
+        wait_for(out, 4, driver)
+        working = workers(driver.pid, "local")
+        driver.kill()
+    until = time.monotonic() + 20
+    while any(map(lives, working)):
+        assert time.monotonic() < until, "workers outlive who started them"
+        time.sleep(0.01)
+    there = done(out)
+    corpus("embed", tiny["embedder"], lines, out)
+    assert np.array_equal(vectors(out), whole)
+    kept = {path.name: path.stat().st_mtime_ns for path in parts(out, "npy") if path.name in there}
+    assert kept == there, "a shard was done twice"
+
+
+def test_a_shard_that_kills_every_worker_is_told(tiny, lines, tmp_path, monkeypatch):
+    monkeypatch.setattr(local, "_serve", die)
+    with pytest.raises(local.WorkerError, match=r"shard [01] .*lines\.txt:\d+ on.* has cost 3 workers"):
+        corpus("embed", tiny["embedder"], lines, tmp_path / "out", workers=2, engine="local")
+
+
+def test_what_a_worker_raises_is_raised_here(tiny, lines, tmp_path):
+    with pytest.raises(ValueError, match="layer=9: there are 0"):
+        corpus("embed", tiny["embedder"], lines, tmp_path / "out", workers=2, settings={"layer": 9})

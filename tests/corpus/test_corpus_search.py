@@ -1,0 +1,193 @@
+"""What is done with the vectors of a corpus: search, mining, near-duplicates; against the plain formulas."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from regard.config import ConfigError
+from regard.corpus import commands
+from regard.corpus.dedupe import originals
+from regard.corpus.index import ShardedIndex, open_index
+from regard.corpus.mining import mined
+from regard.corpus.vectors import ShardedVectors, text_of
+from regard.meaning import commands as meaning
+from regard.meaning.index import SearchError
+from regard.meaning.nearest import nearest
+from regard.tasks.base.vectors import normalised
+from regard.tasks.embedding.embedder import open_embedder
+from regard.text.phrasebook import phrases
+from tests.corpus.corpora import corpus, vectors
+
+
+@pytest.fixture(scope="module")
+def embedded(tiny, tmp_path_factory):
+    """Sentences in shards, all of them apart but for the last, which are there twice."""
+    folder = tmp_path_factory.mktemp("embedded")
+    drawn = [*dict.fromkeys(pair.source for pair in phrases("train", 1500))]
+    rows = open_embedder(tiny["embedder"], device="cpu").embed(drawn)
+    apart = [row for row in range(len(rows)) if not (rows[:row] @ rows[row] > 0.9999).any()][:500]
+    texts = [drawn[row] for row in apart] + [f" {drawn[row]}" for row in apart[:100:2]]
+    (folder / "a.txt").write_text("".join(f"{each}\n" for each in texts), encoding="utf-8")
+    corpus("embed", tiny["embedder"], folder / "a.txt", folder / "out", shard_tokens=200)
+    return folder / "out", texts
+
+
+def test_shards_are_one_array_and_have_their_texts(embedded):
+    out, texts = embedded
+    found, whole = ShardedVectors(out), normalised(vectors(out))
+    assert found.shape == whole.shape == (len(texts), 64)
+    assert np.array_equal(found[3:400], whole[3:400])
+    rows = np.array([5, 399, 0, 5, len(texts) - 1])
+    assert np.array_equal(found[rows], whole[rows])
+    assert [record.texts[0] for record in found.records(rows.tolist())] == [texts[row] for row in rows]
+    assert [text_of(record) for record in found.every_record()] == [" ".join(each.split()) for each in texts]
+
+
+def test_a_folder_that_is_not_done_or_has_no_vectors_is_refused(tiny, embedded, tmp_path):
+    out, _ = embedded
+    with pytest.raises(ConfigError, match="no manifest"):
+        ShardedVectors(tmp_path)
+    corpus("classify", tiny["classifier"], out.parent / "a.txt", tmp_path / "labels")
+    with pytest.raises(ConfigError, match="holds classify, jsonl: vectors are needed"):
+        ShardedVectors(tmp_path / "labels")
+
+
+@pytest.mark.parametrize("kind", ["ivfpq", "hnsw"])
+def test_an_index_in_parts_finds_what_the_exact_search_finds(kind, embedded, monkeypatch):
+    pytest.importorskip("faiss")
+    out, texts = embedded
+    found = ShardedVectors(out)
+    index = open_index(found, kind, part_rows=150)
+    assert len(index.parts) == -(-len(texts) // 150)
+    assert index.recall >= 0.9
+    queries = found[np.arange(1, 100, 2)]
+    rows, cosines = index.search(queries, 5)
+    true, scores = nearest(queries, normalised(vectors(out)), 5)
+    same = rows == true
+    assert same.mean() > 0.9
+    assert np.array_equal(cosines[same], scores[same])
+    built = {path: path.stat().st_mtime_ns for path in (found.folder.own / f"index-{kind}").iterdir()}
+    again = open_index(ShardedVectors(out), kind, part_rows=150)
+    assert built == {path: path.stat().st_mtime_ns for path in (found.folder.own / f"index-{kind}").iterdir()}
+    assert np.array_equal(again.search(queries, 5)[0], rows)
+    part = found.folder.own / f"index-{kind}" / "part-00001.faiss"
+    part.write_bytes(part.read_bytes()[:-9])
+    with pytest.raises(SearchError, match="not the file that was saved"):
+        open_index(ShardedVectors(out), kind, part_rows=150)
+    part.unlink()
+    assert open_index(ShardedVectors(out), kind, part_rows=150).recall >= 0.9
+
+
+@pytest.mark.parametrize("kind", ["auto", "ivfpq"])
+def test_search_finds_a_sentence_by_itself(kind, tiny, embedded):
+    out, texts = embedded
+    page = io.StringIO()
+    how = {"top": 3, "kind": kind, "index": None, "device": "cpu", "as_json": True}
+    meaning.search(tiny["embedder"], out, [texts[40]], console=Console(file=page), **how)
+    (found,) = map(json.loads, page.getvalue().splitlines())
+    assert found["hits"][0]["text"] == texts[40]
+    assert found["hits"][0]["score"] == pytest.approx(1)
+    row = found["hits"][0]["row"]
+    assert found["hits"][0]["id"].endswith(f"a.txt:{row + 1}")
+    with pytest.raises(ConfigError, match="was made by another model"):
+        meaning.search(tiny["tagger"], out, ["x"], console=Console(file=page), **how)
+
+
+def by_hand(left, right, k, threshold):
+    """Margins of all pairs; then the best of each side, best first, each once."""
+    cosines = left @ right.T
+    of_left = np.sort(cosines, axis=1)[:, -k:].mean(axis=1)
+    of_right = np.sort(cosines, axis=0)[-k:].mean(axis=0)
+    margins = cosines / ((of_left[:, None] + of_right[None]) / 2)
+    pairs = set()
+    for i in range(len(left)):
+        near = np.argsort(-cosines[i])[:k]
+        pairs.add((margins[i, near].max(), i, int(near[margins[i, near].argmax()])))
+    for j in range(len(right)):
+        near = np.argsort(-cosines[:, j])[:k]
+        pairs.add((margins[near, j].max(), int(near[margins[near, j].argmax()]), j))
+    taken, seen = [], (set(), set())
+    for score, i, j in sorted(pairs, reverse=True):
+        if score >= threshold and i not in seen[0] and j not in seen[1]:
+            taken.append((i, j))
+            seen[0].add(i)
+            seen[1].add(j)
+    return taken
+
+
+class Plain:
+    """Vectors in memory."""
+
+    def __init__(self, rows):
+        self.rows, self.shape = normalised(rows), rows.shape
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, wanted):
+        return self.rows[wanted]
+
+
+def test_mining_is_the_margin_of_all_pairs_and_finds_what_belongs_together():
+    chance = np.random.default_rng(0)
+    left = chance.normal(size=(120, 24))
+    right = np.concatenate([left[40:] + 0.3 * chance.normal(size=(80, 24)), chance.normal(size=(50, 24))])
+    sides = Plain(left), Plain(right)
+    found = mined(*(ShardedIndex(each, "exact") for each in sides), neighbours=4, threshold=1.1)
+    pairs = [*zip(found.sources.tolist(), found.targets.tolist(), strict=True)]
+    wide = [each.rows.astype(np.float64) for each in sides]
+    assert pairs == by_hand(*wide, 4, 1.1)
+    assert (np.diff(found.scores) <= 0).all()
+    best = [pair for pair, score in zip(pairs, found.scores, strict=True) if score > 1.5]
+    assert len(best) >= 70
+    assert all(i == j + 40 for i, j in best)
+
+
+def test_mined_pairs_are_written_best_first(tiny, embedded, tmp_path):
+    out, texts = embedded
+    (tmp_path / "b.txt").write_text("".join(f"{each}\n" for each in texts[499:99:-3]), encoding="utf-8")
+    corpus("embed", tiny["embedder"], tmp_path / "b.txt", tmp_path / "b")
+    how = {"neighbours": 4, "threshold": 0.5, "kind": "exact", "console": Console(quiet=True)}
+    commands.mine(out, tmp_path / "b", tmp_path / "pairs.tsv", **how)
+    lines = [line.split("\t") for line in (tmp_path / "pairs.tsv").read_text().split("\n")[:-1]]
+    scores = [float(line[0]) for line in lines]
+    assert scores == sorted(scores, reverse=True)
+    assert len(lines) > 100
+    assert sum(source == target for _, source, target in lines) > 100
+    corpus("embed", tiny["classifier"], tmp_path / "b.txt", tmp_path / "c")
+    with pytest.raises(ConfigError, match="different models"):
+        commands.mine(out, tmp_path / "c", tmp_path / "pairs.tsv", **how)
+
+
+def kept_by_hand(rows, threshold):
+    of = []
+    for row in range(len(rows)):
+        near = [each for each in range(row) if of[each] == each and rows[row] @ rows[each] >= threshold]
+        of.append(near[0] if near else row)
+    return of
+
+
+@pytest.mark.parametrize("block", [16, 1000])
+def test_what_stays_is_what_a_plain_loop_keeps(block):
+    chance = np.random.default_rng(1)
+    rows = Plain(np.repeat(chance.normal(size=(60, 8)), 4, axis=0) + 0.25 * chance.normal(size=(240, 8)))
+    rows.rows = rows.rows[chance.permutation(240)]
+    of, _ = originals(ShardedIndex(rows, "exact"), 0.93, block)
+    assert of.tolist() == kept_by_hand(rows.rows.astype(np.float64), 0.93)
+    assert 60 < (of == np.arange(240)).sum() < 200
+
+
+def test_near_duplicates_are_left_out_and_told(embedded, tmp_path):
+    out, texts = embedded
+    console = Console(quiet=True)
+    commands.dedupe(out, tmp_path / "once.txt", threshold=0.999999, kind="exact", console=console)
+    stay = (tmp_path / "once.txt").read_text().split("\n")[:-1]
+    assert stay == [*dict.fromkeys(" ".join(each.split()) for each in texts)]
+    lines = (tmp_path / "once.txt.dropped.jsonl").read_text().split("\n")[:-1]
+    dropped = [json.loads(line) for line in lines]
+    assert len(stay) + len(dropped) == len(texts)
+    line = {f"{out.parent / 'a.txt'}:{n}": text for n, text in enumerate(texts, 1)}
+    assert all(line[each["id"]].split() == line[each["of"]].split() for each in dropped)

@@ -1,0 +1,150 @@
+"""Each task's corpus is what its command writes for the whole input."""
+
+import io
+import json
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+from regard.config import ConfigError
+from regard.tasks.answering.answerer import open_answerer
+from regard.tasks.classification import commands as classification
+from regard.tasks.tagging import commands as tagging
+from regard.tasks.translation import commands as translation
+from tests.corpus.corpora import corpus, parts, text, vectors
+
+
+def objects(page):
+    """JSON lines: only a newline ends one."""
+    return [json.loads(line) for line in page.split("\n")[:-1]]
+
+
+def rows(out):
+    return objects(text(out, "jsonl"))
+
+
+def printed(command, *given, **settings):
+    page = io.StringIO()
+    command(*given, out=page, device="cpu", **settings)
+    return page.getvalue()
+
+
+@pytest.fixture
+def short(tmp_path, sentences):
+    """What no model cuts."""
+    path = tmp_path / "short.txt"
+    some = [each for each in sentences if len(each) < 150 and "\t" not in each]
+    path.write_text("".join(f"{each}\n" for each in some), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def table(tmp_path, short):
+    path = tmp_path / "short.jsonl"
+    lines = [each for each in short.read_text().split("\n")[:-1] if each.strip()]
+    path.write_text("".join(json.dumps({"n": n, "text": each}) + "\n" for n, each in enumerate(lines)))
+    return path
+
+
+@pytest.mark.filterwarnings("ignore:.*stopped at their maximum")
+@pytest.mark.parametrize("greedy", [True, False])
+@pytest.mark.parametrize("name", ["translator", "modern translator", "recurrent translator"])
+def test_translations_are_those_of_translate(name, greedy, tiny, short, tmp_path):
+    settings = {"greedy": greedy, "decoding": {"maximum": 12}}
+    corpus("translate", tiny[name], short, tmp_path / "out", settings=settings)
+    whole = printed(translation.translate, tiny[name], str(short), **settings)
+    assert len(parts(tmp_path / "out", "txt")) > 5
+    assert text(tmp_path / "out") == whole
+
+
+@pytest.mark.filterwarnings("ignore:.*stopped at their maximum")
+def test_translations_as_rows_have_scores_and_flags(tiny, table, tmp_path):
+    asked = {"greedy": True, "decoding": {"maximum": 12}, "scores": True, "flags": True}
+    how = {"to": "jsonl", "settings": asked, "id": "n"}
+    found = corpus("translate", tiny["translator"], table, tmp_path / "out", **how)
+    whole = objects(printed(translation.translate, tiny["translator"], str(table), **asked))
+    for mine, own in zip(rows(tmp_path / "out"), whole, strict=True):
+        assert mine["id"] == str(own["n"])
+        assert (mine["translation"], mine["score"]) == (own["translation"], own["score"])
+        assert " ".join(mine["flags"]) == own["flags"]
+    assert found.manifest["flags"]["unfinished"] > 0
+
+
+def test_labels_are_those_of_classify(tiny, short, table, tmp_path):
+    settings = {"probabilities": True}
+    corpus("classify", tiny["classifier"], table, tmp_path / "out", settings=settings)
+    printed_rows = printed(classification.classify, tiny["classifier"], str(table), **settings)
+    names = ("label", "probability", "probabilities")
+    for mine, own in zip(rows(tmp_path / "out"), objects(printed_rows), strict=True):
+        assert {name: mine[name] for name in names[:1]} == {name: own[name] for name in names[:1]}
+        assert mine["probability"] == pytest.approx(own["probability"], abs=1e-6)
+        assert [*mine["probabilities"]] == [*own["probabilities"]]
+    corpus("classify", tiny["classifier"], short, tmp_path / "lines", to="text")
+    assert text(tmp_path / "lines") == printed(classification.classify, tiny["classifier"], str(short))
+
+
+def test_a_line_may_be_a_pair_and_one_with_more_is_bad(tiny, tmp_path):
+    (tmp_path / "pairs.txt").write_text("a\tb\none\nc\td\te\n")
+    found = corpus("classify", tiny["classifier"], tmp_path / "pairs.txt", tmp_path / "out")
+    assert [row["label"] is None for row in rows(tmp_path / "out")] == [False, False, True]
+    (bad,) = map(json.loads, (tmp_path / "out" / "bad.jsonl").read_text().splitlines())
+    assert (bad["line"], bad["reason"][:7]) == (3, "3 texts")
+    assert found.manifest["counts"]["bad"] == 1
+
+
+def test_tags_are_those_of_tag(tiny, table, tmp_path):
+    corpus("tag", tiny["tagger"], table, tmp_path / "out")
+    whole = objects(printed(tagging.tag, tiny["tagger"], str(table)))
+    for mine, own in zip(rows(tmp_path / "out"), whole, strict=True):
+        assert {name: mine[name] for name in ("words", "tags", "spans")} == {
+            name: own[name] for name in ("words", "tags", "spans")
+        }
+
+
+def test_answers_are_those_of_the_answerer_and_what_it_refuses_is_bad(tiny, table, tmp_path):
+    lines = [each["text"] for each in objects(table.read_text())][:60]
+    asked = [(" ".join(each.split()[:3]), " ".join(lines[:4])) for each in lines]
+    asked[7] = ("word " * 80, "a text")
+    path = tmp_path / "questions.jsonl"
+    path.write_text("".join(json.dumps({"question": q, "context": c}) + "\n" for q, c in asked))
+    found = corpus("answer", tiny["answerer"], path, tmp_path / "out")
+    assert [each["line"] for each in objects((tmp_path / "out" / "bad.jsonl").read_text())] == [8]
+    answerer = open_answerer(tiny["answerer"], device="cpu")
+    for number, (mine, (question, context)) in enumerate(zip(rows(tmp_path / "out"), asked, strict=True)):
+        own = None if number == 7 else answerer.answer(question, context, n_best=1)
+        assert mine["answer"] == (None if own is None else own.text)
+    assert found.manifest["counts"]["rows"] == len(asked)
+
+
+def test_parquet_and_json_have_the_vectors_of_npy_and_one_type_for_all_shards(tiny, table, tmp_path):
+    for form in ("npy", "parquet", "jsonl"):
+        corpus("embed", tiny["embedder"], table, tmp_path / form, to=form, keep=("text",), id="n")
+    wanted = vectors(tmp_path / "npy")
+    tables = [pyarrow.parquet.read_table(path) for path in parts(tmp_path / "parquet", "parquet")]
+    assert len({str(each.schema) for each in tables}) == 1
+    whole = pyarrow.concat_tables(tables)
+    assert whole.column_names == ["id", "text", "vector"]
+    assert np.array_equal(np.array(whole["vector"].to_pylist(), dtype=np.float32), wanted)
+    listed = rows(tmp_path / "jsonl")
+    assert np.array_equal(np.array([row["vector"] for row in listed], dtype=np.float32), wanted)
+    assert [row["id"] for row in listed] == whole["id"].to_pylist()
+    assert [row["text"] for row in listed] == [each["text"] for each in objects(table.read_text())]
+
+
+@pytest.mark.parametrize("task", ["classify", "tag", "translate"])
+def test_every_task_writes_parquet_of_one_schema(task, tiny, table, tmp_path):
+    model = {"classify": "classifier", "tag": "tagger", "translate": "translator"}[task]
+    own = {"translate": {"greedy": True, "decoding": {"maximum": 5}}}.get(task, {})
+    corpus(task, tiny[model], table, tmp_path / "out", to="parquet", settings=own)
+    tables = [pyarrow.parquet.read_table(path) for path in parts(tmp_path / "out", "parquet")]
+    assert len({str(each.schema) for each in tables}) == 1
+    assert sum(map(len, tables)) == len(objects(table.read_text()))
+
+
+def test_what_a_task_does_not_write_or_take_is_told(tiny, short, tmp_path):
+    with pytest.raises(ConfigError, match="--to text: embed writes npy, parquet, jsonl"):
+        corpus("embed", tiny["embedder"], short, tmp_path / "out", to="text")
+    with pytest.raises(ConfigError, match="no setting 'pol': there is"):
+        corpus("embed", tiny["embedder"], short, tmp_path / "out", settings={"pol": "mean"})
+    assert not (tmp_path / "out" / "manifest.json").exists()
