@@ -189,14 +189,14 @@ def test_a_run_that_is_compiled_after_its_first_steps_is_the_same_when_resumed(
     """Each step is computed alike, before it and after it."""
     monkeypatch.setattr(trainer, "LONG", 0.0)
     plain = tiny.recipe(tmp_path / "corpus", train={"steps": 30, "save_every": 5, "validate_every": 10})
-    said, save = io.StringIO(), trainer.save
+    said, save = io.StringIO(), trainer.save_checkpoint
 
-    def saved(path: Path, engine: Engine, standing: Any, *rest: Any, **more: Any) -> None:
-        save(path, engine, standing, *rest, **more)
-        if path.parent.name == "whole" and standing.step in (10, 25):
-            shutil.copytree(path.parent, tmp_path / f"from-{standing.step}")
+    def saved(folder: Path, engine: Engine, standing: Any, *rest: Any) -> None:
+        save(folder, engine, standing, *rest)
+        if folder.name == "whole" and standing.step in (10, 25):
+            shutil.copytree(folder, tmp_path / f"from-{standing.step}")
 
-    monkeypatch.setattr(trainer, "save", saved)
+    monkeypatch.setattr(trainer, "save_checkpoint", saved)
     how: dict[str, Any] = {"device": "cuda", "console": Console(file=said, width=200)}
     run.fit(plain, out=tmp_path / "whole", **how)
     assert said.getvalue().count("step 21: compiling") == 1

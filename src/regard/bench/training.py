@@ -156,6 +156,15 @@ def padded(lengths: Sequence[int], longest: int, vocabulary: int) -> tuple[Tenso
     return ids, (torch.arange(longest)[None] < torch.tensor(lengths)[:, None]).long()
 
 
+def like_lengths(
+    mean: int, longest: int, slots: int, chance: np.random.Generator
+) -> tuple[list[int], int]:
+    """A batch of sequences of like length, from the middle of many, and the width that they are padded to."""
+    pool = sorted(drawn_lengths(mean, longest, 8 * slots, chance))
+    width = -(-pool[len(pool) // 2] // 8) * 8
+    return [length for length in pool if length <= width][-(slots // width) :], width
+
+
 def body(model: nn.Module) -> int:
     layers = (part for part in model.modules() if isinstance(part, TransformerLayer))
     return sum(parameter.numel() for layer in layers for parameter in layer.parameters())
@@ -170,7 +179,7 @@ def berts() -> tuple[HeadedConfig, Callable[[], nn.Module]]:
 
 
 def moderns() -> tuple[HeadedConfig, Callable[[], nn.Module]]:
-    """ModernBERT-base here and there; theirs without padding where flash-attn is installed."""
+    """ModernBERT-base here and there; theirs without padding where flash-attn is installed, else sdpa."""
     from transformers import ModernBertConfig, ModernBertForMaskedLM
 
     facts = Facts(Path("config.json"), {"model_type": MODERNBERT.name, "vocab_size": BERT}, MODERNBERT)
@@ -188,7 +197,10 @@ def masked(
     longest: int,
     slots: int = 65_536,
     sides: Callable[[], tuple[HeadedConfig, Callable[[], nn.Module]]] = berts,
+    alike: bool = False,
 ) -> Work:
+    """`alike`: their batches hold lengths that are nearly the same, as samplers by length make them, padded to
+    the longest of those; else any, padded to the longest there may be."""
     own, peer = sides()
     chance = np.random.default_rng(0)
     drawn = [drawn_lengths(mean, longest, slots, chance) for _ in range(BATCHES)]
@@ -204,10 +216,10 @@ def masked(
         labels[chosen_here:] = HIDDEN
         text = laid(lengths, slots, most, longest, BERT)
         batches.append(MaskedBatch(text, None, places, labels, None, chosen_here))
-    rows = slots // longest
     theirs, counts = [], []
     for lengths in drawn:
-        ids, real = padded(lengths[:rows], longest, BERT)
+        given, width = like_lengths(mean, longest, slots, chance) if alike else (lengths, longest)
+        ids, real = padded(given[: slots // width], width, BERT)
         labels = ids.masked_fill((torch.rand(ids.shape) >= SHARE) | (real == 0), HIDDEN)
         theirs.append({"input_ids": ids, "attention_mask": real, "labels": labels})
         counts.append(int(real.sum()))
@@ -265,11 +277,7 @@ def translation(size: str, vocabulary: int, slots: int, mean: int) -> Work:
         batches.append(PairBatch(source, inputs, labels))
     theirs, counts = [], []
     for _ in range(BATCHES):
-        pool = sorted(drawn_lengths(mean, longest, 8 * slots, chance))
-        middle = pool[len(pool) // 2]
-        width = -(-middle // 8) * 8
-        rows = slots // width
-        alike = [length for length in pool if length <= width][-rows:]  # of like length, as samplers do
+        alike, width = like_lengths(mean, longest, slots, chance)
         ids, real = padded(alike, width, vocabulary)
         labels = ids.masked_fill(real == 0, HIDDEN)
         theirs.append({"input_ids": ids, "attention_mask": real, "labels": labels})
@@ -339,7 +347,9 @@ ROWS: dict[str, Callable[[], Work]] = {
     "BERT-base, length 128": lambda: masked(128, 128),
     "BERT-base, length 512": lambda: masked(512, 512),
     "BERT-base, up to 512, mean 160": lambda: masked(160, 512),
+    "BERT-base, mean 160, theirs of like length": lambda: masked(160, 512, alike=True),
     "ModernBERT-base, up to 512, mean 160": lambda: masked(160, 512, sides=moderns),
+    "ModernBERT-base, mean 160, theirs of like length": lambda: masked(160, 512, sides=moderns, alike=True),
     "GPT-2, length 1024": language,
     "Transformer-base, mean 27": lambda: translation("base", 32_000, 25_600, 27),
     "Transformer-small, mean 15": lambda: translation("small", 10_000, 4096, 15),

@@ -197,12 +197,14 @@ class ShardedEngine:
         """Meanwhile the model that was given has the averaged weights, or those of the last step, on the
         first rank. What makes it up. All ranks must come here together."""
         self._gather(averaged=averaged)
+        if not self._ranks.first:  # what it was given is what is cut
+            yield {}
+            return
         self._plain.to(self._ranks.device)
         try:
-            yield whole_state(self._plain) if self._ranks.first else {}
+            yield whole_state(self._plain)
         finally:
-            if self._ranks.first:
-                self._plain.to("cpu")
+            self._plain.to("cpu")
 
     @torch.no_grad()
     def _gather(self, *, averaged: bool) -> None:
