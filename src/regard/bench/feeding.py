@@ -29,6 +29,7 @@ from regard.bench.results import Report, Row, compared, report
 from regard.tasks.base.terminal import say
 from regard.tasks.run import fit
 from regard.text.phrasebook import write
+from regard.train.report import LOG
 from regard.train.trainer import Trainer
 
 TITLE = "What training waits for, on one NVIDIA GPU: batches, and the first step"
@@ -65,21 +66,24 @@ def speed(
     return statistics.median(row["tokens_per_second"] for row in rows)
 
 
-def first_step(out: str, arguments: list[str], began: float) -> float:
-    """Seconds since then at its end, which ends the process too."""
-    step = Trainer._step
-
-    def only(self: Trainer, *given: Any) -> Any:
-        step(self, *given)
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        sys.stdout.write(f"\n{json.dumps(time.time() - began)}\n")
-        sys.stdout.flush()
-        os._exit(0)
-
-    with patch.object(Trainer, "_step", only):
-        fit(*arguments, out=out)
-    raise RuntimeError("there was no step")
+def first_step(out: Path, arguments: list[str], **environment: str) -> float:
+    """Seconds from the command until what its first step found is in the log; then it is ended."""
+    command = [sys.executable, "-m", "regard", "train", *arguments, "train.log_every=1", "--out", str(out)]
+    began, log = time.monotonic(), out / LOG
+    with (
+        (out.parent / f"{out.name}.said").open("w+") as said,
+        subprocess.Popen(
+            command, stdout=said, stderr=subprocess.STDOUT, env={**os.environ, **environment}
+        ) as running,
+    ):
+        while not (log.exists() and log.stat().st_size):
+            if running.poll() is not None:
+                said.seek(0)
+                raise RuntimeError(f"training failed:\n{said.read()[-2000:]}")
+            time.sleep(0.005)
+        found = time.monotonic() - began
+        running.kill()
+    return found
 
 
 def apart(call: str, **environment: str) -> float:
@@ -98,8 +102,7 @@ def rows(arguments: list[str], work: Path) -> Iterator[Row]:
     caches = {name: str(work / name.lower()) for name in CACHES}
     times: dict[str, float] = {}
     for name in ("cold", "warm"):
-        call = f"first_step({str(work / name)!r}, {arguments!r}, {time.time()!r})"
-        times[name] = apart(call, **caches)
+        times[name] = first_step(work / name, arguments, **caches)
     yield compared(
         [times["warm"]], [times["cold"]], work="from the command to the first step", setting=what, unit="s",
         peer="regard, nothing compiled before",
