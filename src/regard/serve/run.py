@@ -1,6 +1,7 @@
 """The process: uvicorn around the application, signals, and logs without anyone's text."""
 
 import asyncio
+import gc
 import ipaddress
 import json
 import logging
@@ -151,6 +152,7 @@ def run(
     app = build_app(lambda: service, keys=allowed, origins=origins, hosts=hosts, explorers=explorers)
     config = configured(app, limits, proxies, host=host, port=port, **tls)
     server = _Server(config, service, console)
+    keep_for_good()
     again = threading.Lock()
     if hasattr(signal, "SIGHUP"):
         signal.signal(
@@ -164,10 +166,19 @@ def run(
         explorers.close()
 
 
+def keep_for_good() -> None:
+    """What is there by now stays: Python's collector need not look at all modules and models again and again,
+    while everybody waits."""
+    gc.collect()
+    gc.freeze()
+
+
 def _reload(service: Service, again: threading.Lock) -> None:
     with again:
         try:
+            gc.unfreeze()  # the old models may go
             LOG.info("reloaded: %s", ", ".join(service.reload()) or "nothing has changed")
+            keep_for_good()
         except Exception:
             LOG.exception("a model could not be opened again; the old one goes on")
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from regard.decode import DecodeConfig
 from regard.memory import Memory
@@ -19,7 +19,7 @@ from regard.serve.line import ClosedError, RefusedError, Work, in_time
 from regard.serve.metrics import Metrics
 from regard.serve.models import Bases, Models, Named, Served, serve, stamp_of, with_pairs
 from regard.serve.remembering import Remembering
-from regard.serve.translating import Translating
+from regard.serve.translating import Translating, TranslatorLane
 from regard.serve.writing import Writing
 from regard.tasks.base.faster import Precision
 from regard.tasks.base.reading import ReadingWarning
@@ -170,7 +170,7 @@ class Service:
         if given.get("n_best", 1) > given.get("beam", own.beam):
             given["beam"] = given["n_best"]
         try:
-            options = predictor.options(replace(own, **given) if given else None, **settings)
+            options = cast(TranslatorLane, served.lane).options(given, settings)
             to = to if predictor.languages else None
             predictor.languages_of(to, 1)
         except (ValueError, TypeError) as error:

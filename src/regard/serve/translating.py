@@ -5,10 +5,10 @@ whichever thread has room, with the sentences of others between them."""
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import torch
 
@@ -25,6 +25,8 @@ SHARE = 1.0
 """Sentences join when there are so many of them for each that is under way,"""
 PATIENCE = 0.3
 """or after so many seconds."""
+ASKED = 100
+"""Ways to ask that are remembered."""
 ROWS = 256
 """Hypotheses under way in a thread from which on only new requests join, so that none waits for a long one;
 from twice as many on, none does."""
@@ -94,6 +96,18 @@ class TranslatorLane(Lane):
         threads = torch.get_num_threads() if on_cpu else 1
         super().__init__(predictor, name, limits, metrics, threads=threads)
         self._counting = threading.Lock()
+        self._options: dict[Hashable, Options] = {}
+
+    def options(self, decoding: Mapping[str, Any], settings: Mapping[str, Any]) -> Options:
+        """What a request asks for, checked. Most ask for what others did."""
+        key = (*sorted(decoding.items()), *sorted(settings.items()))
+        if key not in self._options:
+            own = replace(self.predictor.decoding, **decoding) if decoding else None
+            found = self.predictor.options(own, **settings)
+            if len(self._options) >= ASKED:
+                self._options.clear()
+            self._options[key] = found
+        return self._options[key]
 
     def _run(self) -> None:
         engine = self.predictor.engine

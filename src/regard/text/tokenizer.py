@@ -12,7 +12,7 @@ from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 import tokenizers
 
@@ -267,7 +267,8 @@ class Tokenizer:
         return [*self._rust.decode_batch(checked, skip_special_tokens=skip_specials)]
 
     def _checked(self, ids: Ids) -> list[int]:
-        listed = ids.tolist() if isinstance(ids, _Array) else list(ids)
+        plain = isinstance(ids, list | tuple)  # a protocol is slow to ask
+        listed = ids.tolist() if not plain and isinstance(ids, _Array) else list(cast(Sequence[int], ids))
         for id in listed:
             if id not in self._tokens:
                 self.token(id)  # which raises

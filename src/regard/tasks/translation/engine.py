@@ -121,7 +121,7 @@ class TorchEngine:
 
     @property
     def device(self) -> torch.device:
-        return next(self.model.parameters()).device
+        return self.model.encoder.embedding.tokens.weight.device
 
     @property
     def batch_tokens(self) -> int:
