@@ -94,6 +94,7 @@ BODY: list[Row] = [
     ("body.attention.dropout", 0.5, "train"),
     ("body.attention.kernel", "varlen", "refused"),
     ("body.attention.score", "additive", "eval"),
+    ("body.attention.scale", 1.0, "eval"),
     ("body.feed_forward.d_ff", 40, "weights"),
     ("body.feed_forward.activation", "gelu", "eval"),
     ("body.feed_forward.bias", False, "weights"),
@@ -118,7 +119,12 @@ MODELS: dict[str, list[Row]] = {
         ("pooler", True, "weights"),
         ("body.bidirectional", False, "weights", RECURRENT),
     ],
-    "decoder": [*BODY, ("tied", False, "weights"), ("head_bias", True, "weights")],
+    "decoder": [
+        *BODY,
+        ("tied", False, "weights"),
+        ("head_bias", True, "weights"),
+        ("head_scaled", True, "eval"),
+    ],
     "seq2seq": [
         ("shared", False, "weights"),
         ("encoder.positions.base", 100.0, "eval"),
