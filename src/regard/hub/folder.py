@@ -268,9 +268,10 @@ def read_translator(folder: Path, *, pickle: bool = False) -> TranslatorCheckpoi
         config = family.read(facts)
     file, tensors = _read(folder, facts, pickle=pickle, tied=True)
     tensors = family.ours(tensors, facts, file)
-    for side in ("encoder", "decoder"):
-        word = f"{side}_layers"
-        check_layers(tensors, family, facts.count(word), file, start=f"{side}.layers.", key=word)
+    config = family.settled(config, tensors)
+    for side, own in (("encoder", config.encoder), ("decoder", config.decoder)):
+        start = family.before_layers(side)
+        check_layers(tensors, family, own.body.layers, file, start=start, key=f"{side}_layers")
     weights, _ = read_weights(tensors, config, family, file)
     warn_left_out(tensors, file)
     pieces = read_pieces(folder, family.pieces, (config.encoder.vocabulary, config.decoder.vocabulary))
@@ -284,6 +285,7 @@ def read_translator(folder: Path, *, pickle: bool = False) -> TranslatorCheckpoi
         languages=pieces.languages,
         marks=family.marks,
         source_language=pieces.source_language,
+        several_sentences=0.0 if family.sentences else None,
         **asdict(read_search(folder, facts, pieces.tokenizer, before=family.before)),
     )
 
@@ -445,15 +447,15 @@ def _write_decoder(checkpoint: DecoderCheckpoint, folder: Path) -> None:
 
 def _write_translator(checkpoint: TranslatorCheckpoint, folder: Path) -> None:
     config, tokenizer = checkpoint.config, checkpoint.tokenizer
-    family = next(each for each in TRANSLATORS if each.claims(config))
+    family = next(each for each in TRANSLATORS if each.claims(checkpoint))
     family.check(checkpoint)
     model, _ = write_names(checkpoint.weights, config, family)
     facts = {
         "model_type": family.name,
         "architectures": [family.architecture],
+        "tie_word_embeddings": True,
         **{family.keys[word]: value for word, value in family.words(checkpoint).items()},
         "is_encoder_decoder": True,
-        "tie_word_embeddings": True,
         "dtype": "float32",
     }
     write_json(folder / "config.json", facts)
@@ -462,7 +464,7 @@ def _write_translator(checkpoint: TranslatorCheckpoint, folder: Path) -> None:
         checkpoint, tokenizer, longest=longest, before=family.before, never=family.never
     )
     write_json(folder / GENERATION, search)
-    write_tensors(folder / WEIGHTS, family.theirs(model))
+    write_tensors(folder / WEIGHTS, family.theirs(model, config))
     write_pieces(folder, tokenizer, family.write_pieces(folder, checkpoint), longest=longest)
     open_to_all(folder)
 

@@ -32,3 +32,5 @@ class TranslatorCheckpoint(Search):
     """Where it is told: before the source alone, or the source's there and the target's before the target."""
     source_language: str | None = None
     """What it reads unless told otherwise, where it has to be told."""
+    several_sentences: float | None = None
+    """The share of sources with several sentences in its training, where that is known."""
