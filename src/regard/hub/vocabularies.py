@@ -167,7 +167,9 @@ def parted_by_space(unigram: models.Unigram, model: PieceFile) -> tokenizers.Tok
             pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always"),
         ]
     )
-    tokenizer.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
+    joined = decoders.Metaspace(replacement="▁", prepend_scheme="always")
+    by_bytes = decoders.Sequence([decoders.ByteFallback(), joined])
+    tokenizer.decoder = by_bytes if model.byte_fallback else joined
     return tokenizer
 
 

@@ -28,8 +28,9 @@ def model_of(checkpoint: TranslatorCheckpoint) -> Seq2Seq:
 
 def told(checkpoint: TranslatorCheckpoint) -> dict[str, Any]:
     """What a `Translator` of it takes beside the model and the tokenizer."""
-    names = ("longest", "languages", "marks", "source_language", "several_sentences")
-    return {name: getattr(checkpoint, name) for name in names} | {"decoding": decoding_of(checkpoint)}
+    names = ["longest", "languages", "marks", "source_language", "several_sentences", "prompts"]
+    own = {name: getattr(checkpoint, name) for name in [*names, "default_prompt"]}
+    return own | {"decoding": decoding_of(checkpoint)}
 
 
 def check_target(folder: Path, tokenizer: Tokenizer, rows: int) -> None:
