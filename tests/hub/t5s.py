@@ -74,9 +74,3 @@ def t5(hf, folder: Path, kind: str = "t5", *, seed: int = 0, ends: float = 0.0, 
             weight[1] *= 1 + ends
     model.eval().save_pretrained(folder)
     return model
-
-
-def t5_without_prompts(folder: Path) -> None:
-    path = folder / "config.json"
-    table = json.loads(path.read_text())
-    path.write_text(json.dumps({**table, "task_specific_params": PROMPTS}))

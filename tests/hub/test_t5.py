@@ -1,9 +1,11 @@
 """T5, FLAN-T5 and mT5 compute, cut and search here as they do in transformers, and go back there."""
 
+import base64
 import json
 import shutil
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
@@ -17,8 +19,12 @@ from regard.decode import DecodeConfig
 from regard.deploy.export import export
 from regard.deploy.onnx_export import export_onnx
 from regard.hub import HubError, read_translator, write_folder
+from regard.look.explorer.explorer import Explorer
+from regard.look.explorer.translation import QUESTIONS
+from regard.look.texts import trace_translation
 from regard.nn.positions import RelativeBias
 from regard.tasks.translation.exchange import checkpoint_of, save_translator
+from regard.tasks.translation.pieces import number_sources
 from tests.hub.marians import (
     ENGLISH,
     GERMAN,
@@ -384,3 +390,42 @@ def test_ctranslate2_is_refused_by_the_name_of_the_setting(hf, tmp_path):
     t5(hf, tmp_path / "theirs")
     with pytest.raises(ConfigError, match=r"positions\.kind='relative'"):
         export(opened(tmp_path / "theirs"), tmp_path / "out", samples=ENGLISH, console=Console(quiet=True))
+
+
+def test_prompts_are_set_before_texts_as_there(hf, tmp_path):
+    t5(hf, tmp_path, "flan")
+    rewritten(tmp_path, "config.json", task_specific_params=PROMPTS)
+    mine, theirs = opened(tmp_path), tokenizer_of(hf, "T5Tokenizer", tmp_path)
+    assert mine.prompts == {name: own["prefix"] for name, own in PROMPTS.items()}
+    assert (mine.default_prompt, mine.several_sentences) == ("", None)
+    for name in ("", *mine.prompts):
+        [piece] = planned(mine, ENGLISH[1], prompt=name)
+        assert piece.ids == theirs(mine.prompts.get(name, "") + ENGLISH[1])["input_ids"]
+    rewritten(tmp_path, "config.json", prefix="summarize: ")
+    assert opened(tmp_path).default_prompt == "summarization"
+    rewritten(tmp_path, "config.json", prefix="other: ")
+    other = opened(tmp_path)
+    assert other.prompts[other.default_prompt] == "other: "
+    assert other.encode([ENGLISH[0]], None) == [theirs("other: " + ENGLISH[0])["input_ids"]]
+    with pytest.raises(ValueError, match="prompt='none' is no prompt of this model: it has summarization, "):
+        other.translate("x", prompt="none")
+
+
+def planned(translator: regard.Translator, text: str, **how):
+    return translator.plan(number_sources([text], [None], [""], None, 1), translator.options(**how))
+
+
+def test_the_explorer_and_traces_show_it(hf, tmp_path):
+    t5(hf, tmp_path, "flan")
+    rewritten(tmp_path, "config.json", task_specific_params=PROMPTS, prefix="summarize: ")
+    mine = opened(tmp_path)
+    found = Explorer(mine, "t5", QUESTIONS).ask("translate", {"text": ENGLISH[1]})
+    assert [word["word"] for word in found["source"]["words"]] == ENGLISH[1].split()
+    rows = np.frombuffer(base64.b64decode(found["alignment"].removeprefix("u2:")), dtype="<u2")
+    assert len(rows) == len(found["target"]["words"]) * len(ENGLISH[1].split())
+    traced = trace_translation(mine, ENGLISH[1])
+    assert traced.trace.weights("cross", layer=0).shape[2] == len(traced.read)
+    own = traced.trace.weights("encoder", layer=1)
+    assert_close(own.sum(dim=-1), torch.ones(own.shape[:2]), rtol=1e-5, atol=1e-5)
+    aligned = mine.align(ENGLISH[1], GERMAN[1])
+    assert aligned.weights.shape == (len(GERMAN[1].split()), len(ENGLISH[1].split()))

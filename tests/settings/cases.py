@@ -388,6 +388,8 @@ TABLES: dict[str, list[Row]] = {
         ("decode.seed", 1, "answers", SAMPLED),
         *PAIRS,
         ("data.train.0.to", "fr", "batches", {"data.train.0.to": "de", "data.valid.0.to": "de"}),
+        ("data.prompt", "simplify: ", "batches"),
+        ("data.same_language", True, "checked", {"data.train.0.target": "train.en"}),
         ("data.mix.train", [pair("other")], "batches"),
         ("data.mix.share", 0.2, "batches", {"data.mix.train": [pair("other")]}),
         ("data.fuzzy.share", 1.0, "batches", FUZZY),

@@ -28,7 +28,8 @@ def check_recipe(written: Written[Any], *, examples: int = 3, tokens: bool = Tru
     prompt = prompt_ids(tokenizer, data.prompt or "") if tokenizer is not None else []
     # without the end, and the start or a language token
     longest = None if tokenizer is None else max(data.longest - 2 - len(prompt), 1)
-    report = strict(examine(splits, tokenizer=tokenizer, longest=longest, examples=examples), data)
+    how: Any = {"longest": longest, "examples": examples, "same_language": data.same_language}
+    report = strict(examine(splits, tokenizer=tokenizer, **how), data)
     lenient = Corpus(replace(data, on_error="skip"), written.where)
     return replace(report, notes=(*notes, *(_expected(lenient) if tokens else ())))
 
