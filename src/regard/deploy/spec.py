@@ -86,6 +86,7 @@ def _check_positions(name: str, positions: PositionsConfig) -> None:
     remedy = "train with positions='sinusoidal', 'learned' or 'rotary'"
     if positions.kind == "relative":
         why = "its bias is the first layer's for all, ours is each layer's own"
+        why = "a bias that all layers share is not written for it here" if positions.shared else why
         raise _refused(f"{name}.positions.kind='relative'", why, remedy)
     if positions.kind == "alibi":
         raise _refused(f"{name}.positions.kind='alibi'", "its encoders have no such bias", remedy)
