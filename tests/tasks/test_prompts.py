@@ -19,6 +19,7 @@ from regard.tasks.translation.check import check_recipe
 from regard.tasks.translation.encoding import encode_sources, prompt_ids
 from regard.tasks.translation.pieces import number_sources
 from regard.tasks.translation.prompts import read_prompts, with_prompt
+from tests.serve.server import serving
 from tests.tasks import tiny
 
 TEXTS = [source for source, _ in tiny.pairs(20, start=700)]
@@ -176,3 +177,16 @@ def test_pairs_of_one_language_are_not_taken_for_bad_translations(tmp_path: Path
         "source untranslated",
         "target untranslated",
     }
+
+
+def test_a_service_takes_a_prompt_in_its_request(prompted: Path) -> None:
+    mine = opened(prompted)
+    with serving(f"en-de={prompted}") as running:
+        for name in (None, "dog big", ""):
+            asked = {"texts": TEXTS[:3]} if name is None else {"texts": TEXTS[:3], "prompt": name}
+            found = running.post("/v1/translate", asked).json()["results"]
+            wanted = mine.translate(TEXTS[:3], prompt=name)
+            assert [each["text"] for each in found] == [each.text for each in wanted]
+            assert [each["score"] for each in found] == pytest.approx(
+                [each.score for each in wanted], abs=1e-4
+            )
