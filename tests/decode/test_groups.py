@@ -15,7 +15,7 @@ from tests.models.families import BODIES, VOCABULARY, seq2seq
 
 KINDS = tuple(
     f"transformer, {kind}"
-    for kind in ("sinusoidal", "learned", "rotary", "no positions", "modern", "free widths")
+    for kind in ("sinusoidal", "learned", "rotary", "no positions", "modern", "free widths", "another scale")
 )
 
 

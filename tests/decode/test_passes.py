@@ -218,8 +218,9 @@ def test_other_compilers_and_registers_make_the_same_of_it(made_by, tmp_path, mo
         {"positions": "rotary"},
         {"feed_forward": FeedForwardConfig(d_ff=32, activation="swiglu")},
         {"norm": NormConfig(kind="batch")},
+        {"attention": AttentionConfig(heads=4, scale=1.0)},
     ],
-    ids=["not packed", "rotary", "gated", "batch norm"],
+    ids=["not packed", "rotary", "gated", "batch norm", "another scale"],
 )
 def test_what_has_no_counterpart_in_c_goes_layer_by_layer(settings):
     groups = BeamGroups(model(**settings))

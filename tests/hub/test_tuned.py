@@ -20,6 +20,7 @@ from regard.tasks.translation.train import Prepared, TranslationLoss, read_corpu
 from regard.tasks.vocabulary import vocabulary
 from regard.train.ranks import Ranks
 from tests.hub.marians import ENGLISH, GERMAN, m2m, marian, states_and_scores, tokenizer_of
+from tests.hub.t5s import PROMPTS, t5
 
 pytest.importorskip("sentencepiece")
 KINDS = {
@@ -27,6 +28,9 @@ KINDS = {
     "languages": (None, "deu", "MarianTokenizer"),
     "m2m100": ("en", "de", "M2M100Tokenizer"),
     "nllb": ("eng_Latn", "deu_Latn", "NllbTokenizer"),
+    "t5": (None, None, "T5Tokenizer"),
+    "flan": (None, None, "T5Tokenizer"),
+    "mt5": (None, None, "T5Tokenizer"),
 }
 """What is read, what is written, and how transformers cuts it."""
 
@@ -34,6 +38,8 @@ KINDS = {
 def started(hf, kind: str, folder: Path):
     if kind in ("m2m100", "nllb"):
         return m2m(hf, folder, kind=kind, seed=1, ends=0.4)
+    if kind in ("t5", "flan", "mt5"):
+        return t5(hf, folder, kind)
     return marian(
         hf, folder, ends=0.0, separate=kind == "separate", languages=("deu", "fra") * (kind == "languages")
     )
@@ -151,3 +157,32 @@ def test_what_takes_no_new_pieces_says_so(hf, tmp_path):
     started(hf, "separate", tmp_path / "separate")
     with pytest.raises(FolderError, match="its sides have vocabularies of their own"):
         change(tmp_path / "separate", tmp_path / "less", ENGLISH, add=0, drop_unused=True)
+
+
+def test_a_prompt_is_set_before_every_source_and_kept(hf, tmp_path):
+    t5(hf, tmp_path / "theirs", "flan")
+    path = tmp_path / "theirs" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "task_specific_params": PROMPTS}))
+    plain = tuning(tmp_path, "flan")
+    plain["data"]["prompt"] = "translate English to German: "
+    found = prepared(plain, tmp_path / "prepared")
+    theirs = tokenizer_of(hf, "T5Tokenizer", tmp_path / "theirs")
+    wanted = {tuple(theirs(plain["data"]["prompt"] + text)["input_ids"]) for text in ENGLISH}
+    ((_, batch),) = found.feed.parts(1)
+    bounds = pairwise(batch.source.layout.offsets.tolist())
+    assert {tuple(batch.source.ids[a:b].tolist()) for a, b in bounds} == wanted
+    run.fit(plain, out=tmp_path / "out", device="cpu", check=False, console=Console(quiet=True))
+    before, after = (
+        regard.load(tmp_path / each, regard.Translator, device="cpu", precision="float32")
+        for each in ("theirs", "out")
+    )
+    assert (before.default_prompt, after.default_prompt) == ("", "translation_en_to_de")
+    one = before.translate(ENGLISH, prompt="translation_en_to_de")
+    assert [each.text for each in after.translate(ENGLISH)] == [each.text for each in one]
+    assert [each.score for each in after.translate(ENGLISH)] == [each.score for each in one]
+    export_model(tmp_path / "out", tmp_path / "back", console=Console(quiet=True))
+    facts = json.loads((tmp_path / "back" / "config.json").read_text())
+    assert facts["prefix"] == "translate English to German: "
+    assert {name: own["prefix"] for name, own in facts["task_specific_params"].items()} == after.prompts
+    back = regard.load(tmp_path / "back", regard.Translator, device="cpu", precision="float32")
+    assert (back.prompts, back.default_prompt) == (after.prompts, after.default_prompt)

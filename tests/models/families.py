@@ -47,6 +47,15 @@ BODIES = {
         transformer(),
         PositionsConfig(kind="learned", longest=64, beside="relative", shared=True, buckets=8, reach=9),
     ),
+    "transformer, T5's make": (
+        transformer(
+            attention=AttentionConfig(heads=4, bias=False, scale=1.0),
+            feed_forward=FeedForwardConfig(d_ff=64, activation="geglu_tanh", bias=False),
+            norm=NormConfig(kind="rms", place="pre"),
+        ),
+        PositionsConfig(kind="relative", shared=True, buckets=8, reach=9),
+    ),
+    "transformer, another scale": (transformer(attention=AttentionConfig(heads=4, scale=0.7)), "sinusoidal"),
     "transformer, alibi": (transformer(norm=NormConfig(place="pre")), "alibi"),
     "transformer, no positions": (transformer(), "none"),
     "transformer, modern": (MODERN, "rotary"),

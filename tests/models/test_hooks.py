@@ -58,7 +58,9 @@ def test_what_the_parts_of_a_language_model_were_given_stays(family, mode):
     assert changed(seen) == []
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh", "swish", "geglu", "swiglu"])
+@pytest.mark.parametrize(
+    "activation", ["relu", "gelu", "gelu_tanh", "swish", "geglu", "geglu_tanh", "swiglu"]
+)
 @pytest.mark.parametrize("place", ["post", "pre"])
 @MODES
 @TRAINING

@@ -1,14 +1,23 @@
 """From ids to vectors and back."""
 
+import math
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.testing import assert_close
 
+from regard.layout import Layout
+from regard.models.decoder import Decoder
 from regard.nn.embedding import Embedding, VocabularyHead
+from regard.nn.in_place import in_place
+from regard.nn.packed import pack
 from regard.nn.positions import LearnedPositions, SinusoidalPositions
+from regard.nn.quantized import quantize
 from regard.settings.network import EmbeddingConfig
+from tests.models.families import BODIES, VOCABULARY, decoder
 
 IDS = torch.tensor([4, 1, 4])
 PLACES = torch.tensor([0, 1, 0])
@@ -70,6 +79,27 @@ def test_a_tied_head_scores_by_the_embeddings_own_matrix():
     assert head.weight is part.tokens.weight
     x = torch.randn(2, 4)
     assert_close(head(x), x @ part.tokens.weight.T)
+
+
+def test_a_scaled_head_divides_the_states_by_the_root_of_their_width():
+    part = embedding()
+    head = VocabularyHead(6, 4, bias=True, tied=part.tokens, scaled=True)
+    nn.init.normal_(head.bias)
+    x = torch.randn(2, 4)
+    assert_close(head(x), x @ part.tokens.weight.T / 2 + head.bias)
+    assert_close(F.linear(x, head.scaled_weight, head.bias), head(x))
+
+
+@pytest.mark.parametrize("made", [pack, quantize, in_place], ids=["packed", "in 8 bits", "in place"])
+@torch.no_grad()
+def test_copies_for_inference_scale_as_the_head_does(made):
+    body, positions = BODIES["transformer, sinusoidal"]
+    config = decoder(body, positions)
+    one, other = (Decoder(replace(config, d_model=24, head_scaled=scaled)).eval() for scaled in (True, False))
+    other.load_state_dict(one.state_dict())
+    ids, layout = torch.arange(9) % VOCABULARY, Layout.of([4, 5])
+    found, plain = (made(model).head(made(model)(ids, layout)) for model in (one, other))
+    assert_close(found, plain / math.sqrt(24), atol=2e-2 if made is quantize else 1e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("name", "value"), [("segments", -1), ("dropout", 1.0)])

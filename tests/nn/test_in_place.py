@@ -15,7 +15,9 @@ from tests.models.families import BODIES, LONG, VOCABULARY, decoder, seq2seq, tr
 from tests.models.watching import changed, watched
 
 FAMILIES = pytest.mark.parametrize("family", [*BODIES.values(), *LONG.values()], ids=[*BODIES, *LONG])
-ACTIVATIONS = pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh", "swish", "geglu", "swiglu"])
+ACTIVATIONS = pytest.mark.parametrize(
+    "activation", ["relu", "gelu", "gelu_tanh", "swish", "geglu", "geglu_tanh", "swiglu"]
+)
 LAYOUT = Layout.of([3, 7, 1])
 
 

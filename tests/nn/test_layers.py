@@ -59,22 +59,24 @@ def test_feed_forward_is_identical_for_each_position():
 
 
 @pytest.mark.spec("3.1")
-@pytest.mark.parametrize("activation", ["gelu", "gelu_tanh", "swish", "geglu", "swiglu"])
+@pytest.mark.parametrize("activation", ["gelu", "gelu_tanh", "swish", "geglu", "geglu_tanh", "swiglu"])
 def test_the_other_activations_are_their_formulas(activation):
     part = FeedForward(8, FeedForwardConfig(activation=activation, d_ff=6)).double()
     x = torch.randn(5, 8, dtype=torch.float64)
     inner = part.inner(x)
     gelu = lambda a: a * 0.5 * (1 + torch.erf(a / math.sqrt(2)))  # noqa: E731
+    tanh = lambda a: 0.5 * a * (1 + torch.tanh(math.sqrt(2 / math.pi) * (a + 0.044715 * a**3)))  # noqa: E731
     match activation:
         case "gelu":
             expected = gelu(inner)
         case "gelu_tanh":
-            cubic = math.sqrt(2 / math.pi) * (inner + 0.044715 * inner**3)
-            expected = 0.5 * inner * (1 + torch.tanh(cubic))
+            expected = tanh(inner)
         case "swish":
             expected = inner / (1 + torch.exp(-inner))
         case "geglu":
             expected = gelu(inner[:, :6]) * inner[:, 6:]
+        case "geglu_tanh":
+            expected = tanh(inner[:, :6]) * inner[:, 6:]
         case "swiglu":
             expected = inner[:, :6] * torch.sigmoid(inner[:, :6]) * inner[:, 6:]
     assert_close(part(x), part.output(expected))

@@ -123,6 +123,38 @@ def test_grouped_query_heads_share_keys_and_values(kv_heads):
     assert_close(part(x, LAYOUT, CAUSAL), whole(x, LAYOUT, CAUSAL))
 
 
+@pytest.mark.parametrize("kernel", ["equation", "grouped", "padded"])
+@pytest.mark.parametrize("positions", ["none", "rotary", "relative"])
+def test_scores_have_the_scale_that_is_given(kernel, positions):
+    """s = q . k times it, which is the paper's for queries sqrt(d_head) times it as large; biases are not
+    scaled."""
+    made = {
+        "kernel": kernel,
+        "rotary": RotaryPositions(4) if positions == "rotary" else None,
+        "bias": RelativeBias(4) if positions == "relative" else None,
+    }
+    if positions == "relative" and kernel == "grouped":
+        pytest.skip("has no biases")
+    part, usual = self_attention(scale=0.3, **made), self_attention(**made)
+    usual.load_state_dict(part.state_dict())
+    with torch.no_grad():
+        usual.project.weight[:16] *= 0.3 * 2
+    x = stream(LAYOUT)
+    assert_close(part(x, LAYOUT, CAUSAL), usual(x, LAYOUT, CAUSAL))
+    for one, other in zip(part.weights(x, LAYOUT), usual.weights(x, LAYOUT), strict=True):
+        assert_close(one, other)
+
+
+def test_cross_scores_have_the_scale_that_is_given():
+    part, x, memory = cross_attention(scale=1.0), stream(LAYOUT), stream(MEMORY, 10)
+    queries, (keys, values) = part.split(part.project_queries(x), 4), part.keys_values(memory)
+    expected = []
+    for q, k, v in zip(LAYOUT.split(queries), MEMORY.split(keys), MEMORY.split(values), strict=True):
+        weights = torch.einsum("qhd,khd->hqk", q, k).softmax(dim=-1)
+        expected.append(torch.einsum("hqk,khd->qhd", weights, v))
+    assert_close(part(x, LAYOUT, memory, MEMORY), part.merge(torch.cat(expected)))
+
+
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
 @pytest.mark.parametrize("kernel", ["grouped", "padded"])
 def test_kernels_agree_inside_a_layer_with_gradients(kernel, training):
@@ -149,6 +181,8 @@ def test_attention_dropout_acts_in_training_only():
         ({"heads": 0}, "heads=0 must be at least 1"),
         ({"heads": 8, "kv_heads": 3}, "kv_heads=3: choose a divisor of 8"),
         ({"dropout": 1.0}, r"dropout=1.0 must be in \[0, 1\)"),
+        ({"scale": 0.0}, "scale=0.0 must be greater than 0"),
+        ({"scale": 1.0, "score": "dot"}, "attention.score='dot': leave one of the two out"),
     ],
 )
 def test_impossible_settings_are_refused(settings, message):

@@ -117,6 +117,7 @@ def test_words_are_taken_as_they_are_split(server, alone):
         ("translate", {"texts": "x", "target": "fr"}, "no model translates from any language to fr"),
         ("translate", {"texts": "x", "model": "none"}, "no model 'none' for translate: there are en-de"),
         ("translate", {"texts": "x", "beam": 10**9}, "beam=1000000000 must be from 1 to 16"),
+        ("translate", {"texts": "x", "prompt": "none"}, "prompt='none' is no prompt of en-de: it has none"),
         ("classify", {"texts": ["x"], "seconds": ["y", "z"]}, "2 seconds for 1 texts"),
         ("answer", {"questions": ["x", "y"], "contexts": ["a", "b", "c"]}, "3 contexts for 2 questions"),
         ("embed", {"texts": 3}, "texts should be a text, or a list of texts"),

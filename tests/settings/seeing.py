@@ -33,6 +33,7 @@ from regard.settings.training import MaskingConfig
 from regard.tasks import run
 from regard.tasks.base import job as jobs
 from regard.tasks.registry import as_recipe
+from regard.tasks.translation.check import check_recipe
 from regard.text import DataError, Table, read_table_lines
 from regard.train import checkpoint
 from regard.train.ranks import Ranks
@@ -124,6 +125,10 @@ class SeenRun:
     def see_said(self) -> Any:
         self.job  # noqa: B018
         return self.said.getvalue()
+
+    def see_checked(self) -> Any:
+        """What the data doctor finds."""
+        return [(each.name, each.count) for each in check_recipe(as_recipe(self.data)).findings]
 
     def see_losses(self) -> Any:
         return self.log("loss")

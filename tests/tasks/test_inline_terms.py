@@ -23,7 +23,7 @@ from regard.tasks.translation.data import build_store
 from regard.tasks.translation.inline import with_terms
 from regard.tasks.translation.lexicon import Lexicon
 from regard.tasks.translation.opening import open_translator
-from regard.tasks.translation.pieces import Source, _own_weights
+from regard.tasks.translation.pieces import Source, own_weights
 from regard.text import Specials, Tokenizer, TokenizerConfig
 from regard.text.terms import Term, Terms, held
 from tests.tasks import tiny
@@ -240,7 +240,7 @@ def test_links_are_of_the_source_and_not_of_what_was_put_in(folder: Path) -> Non
     rows = np.zeros((2, len(piece.ids) - 1))
     rows[0, [1, 2, 4]] = 0.1, 0.2, 0.3  # <term> cat, and cata
     rows[1, -1] = 1.0
-    assert_close(_own_weights(piece, rows), [[0, 0.6, 0, 0], [0, 0, 0, 1]])
+    assert_close(own_weights(piece, rows), [[0, 0.6, 0, 0], [0, 0, 0, 1]])
     found = translator.translate("ash cat dew elm", glossary={"cat": "cata"}, align=True)
     assert {source for source, _ in found.alignment or ()} <= {*range(LENGTH)}
 

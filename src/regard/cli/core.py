@@ -253,6 +253,10 @@ def evaluate(
         Path | None, typer.Option("--against", help="Another model, or file: is the first one better?")
     ] = None,
     to: To = None,
+    prompt: Annotated[
+        str | None,
+        typer.Option("--prompt", help="Which of a translator's prompts stands before each source."),
+    ] = None,
     lowercase: Annotated[
         bool, typer.Option("--lowercase", help="Upper and lower case are the same.")
     ] = False,
@@ -279,7 +283,7 @@ def import_model(
     ] = False,
 ) -> None:
     """Import a BERT, RoBERTa, DistilBERT, sentence-transformers, GPT-2, Llama, Mistral, Qwen, MarianMT,
-    M2M100 or NLLB checkpoint."""
+    M2M100, NLLB, T5 or mT5 checkpoint."""
 
 
 @command("regard.deploy.exchange")

@@ -117,7 +117,7 @@ def _wide_head(decoder: Decoder) -> Callable[[Tensor], Tensor]:
     if not head.weight.is_cuda or vocabulary % 128 == 0:
         return head
     weight = head.weight.new_zeros(vocabulary + -vocabulary % 128, d_model)
-    weight[:vocabulary] = head.weight.detach()
+    weight[:vocabulary] = head.scaled_weight.detach()
     bias = head.bias
 
     def scores(x: Tensor) -> Tensor:

@@ -66,7 +66,7 @@ class CausalStepper:
                 -1 if before is None else before,
             )
         self._rotary = cast(RotaryPositions, body.each[0].attention.rotary)
-        head = GroupedWeight(model.head.weight, model.head.bias, outer)
+        head = GroupedWeight(model.head.scaled_weight, model.head.bias, outer)
         final = cast(Tensor, _weight(body.final_norm))
         attention = body.each[0].attention
         self._causal = Causal(
@@ -246,6 +246,8 @@ def _unlike(model: Decoder) -> str | None:
         return "norm.kind is not 'rms'"
     for layer in body.each:
         attention, network = layer.attention, layer.feed_forward
+        if attention.rescale != 1:
+            return "attention.scale is set"
         if attention.score is not None or attention.bias is not None or attention.d_value != attention.d_head:
             return "its attention has a score, a bias or values of another kind"
         if not isinstance(attention.rotary, RotaryPositions) or attention.d_head % PANEL:

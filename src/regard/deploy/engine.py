@@ -222,7 +222,8 @@ def open_deployed(folder: Path, *, device: str = "auto", precision: Precision | 
         about: Any = {"longest": facts.longest, "languages": facts.languages, "decoding": facts.decode}
         others = ("several_sentences", "marks", "source_language", "fuzzy", "inline", "calibration")
         about |= {name: getattr(facts, name) for name in others}
-        return Translator(shape, tokenizer, engine=own, **about)
+        about |= {"prompts": {each.name: each.text for each in facts.prompts}}
+        return Translator(shape, tokenizer, engine=own, default_prompt=facts.default_prompt, **about)
     except (RuntimeError, ValueError) as error:
         raise FolderError(f"{folder}: cannot be opened ({error}); export the model anew") from error
 

@@ -21,6 +21,7 @@ from regard.data.packing import pack
 from regard.decode import DecodeConfig
 from regard.deploy.engine import CTranslate2Engine, library, open_deployed
 from regard.deploy.folder import Facts, Precision, folder_size, write_facts, written_whole
+from regard.settings.models import PromptConfig
 from regard.tasks.base.terminal import say
 from regard.tasks.translation.evaluate import score as evaluated
 from regard.tasks.translation.translator import Translator
@@ -126,6 +127,8 @@ def write_engine(translator: Translator, folder: Path, precision: Precision) -> 
         several_sentences=translator.several_sentences,
         marks=translator.marks,
         source_language=translator.source_language,
+        prompts=tuple(PromptConfig(name=name, text=text) for name, text in translator.prompts.items()),
+        default_prompt=translator.default_prompt,
         fuzzy=translator.fuzzy,
         inline=translator.inline,
         calibration=translator.calibration,

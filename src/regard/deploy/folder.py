@@ -20,7 +20,7 @@ from regard.config import ConfigError, check_choices, from_dict, to_dict
 from regard.decode import DecodeConfig
 from regard.disk import DiskFullError, full_disk
 from regard.hub.translators import Marks
-from regard.settings.models import Seq2SeqConfig
+from regard.settings.models import PromptConfig, Seq2SeqConfig
 from regard.tasks.base.folder import EXPORTED, FolderError, read_json, write_json
 from regard.tasks.translation.confidence import Calibration
 from regard.tasks.translation.fuzzy import Fuzzy
@@ -54,6 +54,10 @@ class Facts:
     """Where the model is told languages: before the source, or before both sides."""
     source_language: str | None = None
     """What it reads unless told otherwise, where it has to be told."""
+    prompts: tuple[PromptConfig, ...] = ()
+    """What may stand before a source."""
+    default_prompt: str = ""
+    """The name of the one that does unless another is asked for; none, if empty."""
     fuzzy: Fuzzy | None = None
     """How it was given near matches while it was trained, if it was,"""
     inline: Inline | None = None

@@ -38,6 +38,7 @@ from regard.tasks.base.reading import EncoderPredictor
 from regard.tasks.base.terminal import say
 from regard.tasks.language.generator import Generator
 from regard.tasks.registry import get_task
+from regard.tasks.translation.prompts import prompt_facts
 from regard.tasks.translation.translator import Translator
 from regard.text import Tokenizer
 from regard.text.sentencepieces import is_pieces
@@ -206,6 +207,7 @@ def _facts(
                 "decoder_start_token_id": ids.start,
                 "languages": {each: ids.extra[f"<2{each}>"] for each in translator.languages},
                 "suppress_tokens": list(translator.never_written),
+                **prompt_facts(translator.prompts, translator.default_prompt),
             }
         case Decoder():
             begins = cast(Generator, predictor).begins

@@ -157,6 +157,8 @@ def onnx_translator(ours: Translator, folder: Path) -> Translator:
         longest=ours.longest,
         languages=ours.languages,
         several_sentences=ours.several_sentences,
+        prompts=ours.prompts,
+        default_prompt=ours.default_prompt,
         fuzzy=ours.fuzzy,
         inline=ours.inline,
         calibration=ours.calibration,

@@ -22,7 +22,7 @@ from regard.deploy.engine import token_names
 from regard.models.decoder import Decoder
 from regard.models.encoder import Encoder
 from regard.models.seq2seq import Seq2Seq
-from regard.nn.layers import FeedForward, TransformerLayer
+from regard.nn.layers import GATED, FeedForward, TransformerLayer
 from regard.nn.positions import LearnedPositions, SinusoidalPositions
 from regard.nn.stacks import Stack
 from regard.settings.models import DecoderConfig, EncoderConfig, Seq2SeqConfig
@@ -35,6 +35,7 @@ ACTIVATIONS = {
     "gelu_tanh": common_spec.Activation.GELUTanh,
     "swish": common_spec.Activation.SWISH,
     "geglu": common_spec.Activation.GELU,
+    "geglu_tanh": common_spec.Activation.GELUTanh,
     "swiglu": common_spec.Activation.SWISH,
 }
 
@@ -85,6 +86,7 @@ def _check_positions(name: str, positions: PositionsConfig) -> None:
     remedy = "train with positions='sinusoidal', 'learned' or 'rotary'"
     if positions.kind == "relative":
         why = "its bias is the first layer's for all, ours is each layer's own"
+        why = "a bias that all layers share is not written for it here" if positions.shared else why
         raise _refused(f"{name}.positions.kind='relative'", why, remedy)
     if positions.kind == "alibi":
         raise _refused(f"{name}.positions.kind='alibi'", "its encoders have no such bias", remedy)
@@ -117,6 +119,9 @@ def _check_body(name: str, body: TransformerConfig, d_model: int) -> None:
     if attention.scored:
         why = "it has the scaled dot product only"
         raise _refused(f"{name}.body.attention.score={attention.score!r}", why, "train without one")
+    if attention.scale is not None:
+        why = "it divides by sqrt(d_head)"
+        raise _refused(f"{name}.body.attention.scale={attention.scale}", why, "train without one")
     if attention.d_value not in (None, attention.width(d_model)):
         why = "a value is as wide as a key there"
         raise _refused(f"{name}.body.attention.d_value={attention.d_value}", why, "train with d_value=d_head")
@@ -141,7 +146,7 @@ def _encoder(encoder: Encoder, rows: int) -> transformer_spec.TransformerEncoder
 def _decoder(decoder: Decoder, rows: int) -> transformer_spec.TransformerDecoderSpec:
     spec = transformer_spec.TransformerDecoderSpec(**_facts(decoder.config))
     _common(spec, spec.embeddings, decoder, rows)
-    spec.projection.weight = _whole(decoder.head.weight)
+    spec.projection.weight = _whole(decoder.head.scaled_weight)
     if decoder.head.bias is not None:
         spec.projection.bias = _whole(decoder.head.bias)
     return spec
@@ -167,7 +172,7 @@ def _facts(config: EncoderConfig | DecoderConfig) -> dict[str, Any]:
         "pre_norm": True,  # there is room for a final norm then; what it is, is set below
         "no_final_norm": not _has_final_norm(body),
         "activation": ACTIVATIONS[body.feed_forward.activation],
-        "ffn_glu": body.feed_forward.activation in ("geglu", "swiglu"),
+        "ffn_glu": body.feed_forward.activation in GATED,
         "rms_norm": body.norm.kind == "rms",
         "layernorm_embedding": config.embedding.normed,
         **rotary,

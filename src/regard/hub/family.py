@@ -90,12 +90,16 @@ class DecoderFamily(Family):
 class TranslatorFamily(Family):
     architecture: str
     read: Callable[[Facts["TranslatorFamily"]], Seq2SeqConfig]
-    claims: Callable[[Seq2SeqConfig], bool]
+    settled: Callable[[Seq2SeqConfig, Mapping[str, Tensor]], Seq2SeqConfig] = lambda config, tensors: config
+    """The same, where its tensors, as `ours` has them, say more than config.json."""
+    kind: Callable[[Seq2SeqConfig], str] = lambda config: "shared" if config.shared else "separate"
+    """Which of the tables of `heads` has the names of its embeddings, and of what hangs on a setting."""
+    claims: Callable[[TranslatorCheckpoint], bool]
     check: Callable[[TranslatorCheckpoint], None]
     words: Callable[[TranslatorCheckpoint], Mapping[str, Any]]
     ours: Callable[[dict[str, Tensor], Facts["TranslatorFamily"], Path], dict[str, Tensor]]
     """Each tensor once, in our shape."""
-    theirs: Callable[[dict[str, Tensor]], dict[str, Tensor]]
+    theirs: Callable[[dict[str, Tensor], Seq2SeqConfig], dict[str, Tensor]]
     """The way back."""
     pieces: Callable[[Path, Mapping[str, Any]], Pieces]
     """The tokenizer of a folder, by its tokenizer_config.json."""
@@ -107,3 +111,10 @@ class TranslatorFamily(Family):
     """Tokens of theirs before what is written: the start, and a language."""
     never: bool
     """Whether generation_config.json has to forbid the pad token."""
+    sentences: bool = True
+    """Whether it learned from pairs of single sentences, so that a text of several is parted."""
+
+    def before_layers(self, side: str) -> str:
+        """What stands before the number of a side's layer, in the names of its tensors."""
+        own = (theirs for ours, theirs in self.body.items() if ours.startswith(f"{side}."))
+        return next(name for name in own if "#" in name).partition("#")[0]

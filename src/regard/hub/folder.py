@@ -1,5 +1,5 @@
 """Folders of Hugging Face, both ways: BERT, RoBERTa and DistilBERT, and sentence-transformers around them;
-language models of GPT-2's family; and translators, MarianMT and M2M100.
+language models of GPT-2's family; and translators, MarianMT, M2M100 and T5.
 
 A round trip keeps every weight to the bit, if the folder's are float32; others become float32. After writing,
 the folder is read back and compared before it gets its name.
@@ -39,7 +39,8 @@ from regard.hub.generation import generation_facts, read_search
 from regard.hub.gguf_files.reading import is_gguf, read_gguf
 from regard.hub.names import Family
 from regard.hub.pickles import PICKLE, read_pickled
-from regard.hub.pieces import read_pieces, write_pieces
+from regard.hub.pieces import check_specials, read_pieces, write_pieces
+from regard.hub.prompts import prompt_facts, read_prompts
 from regard.hub.reading import Problem, read_encoder, read_head, read_problem, read_scored
 from regard.hub.sentences import (
     MODULES,
@@ -268,13 +269,14 @@ def read_translator(folder: Path, *, pickle: bool = False) -> TranslatorCheckpoi
         config = family.read(facts)
     file, tensors = _read(folder, facts, pickle=pickle, tied=True)
     tensors = family.ours(tensors, facts, file)
-    for side in ("encoder", "decoder"):
-        word = f"{side}_layers"
-        check_layers(tensors, family, facts.count(word), file, start=f"{side}.layers.", key=word)
+    config = family.settled(config, tensors)
+    for side, own in (("encoder", config.encoder), ("decoder", config.decoder)):
+        start = family.before_layers(side)
+        check_layers(tensors, family, own.body.layers, file, start=start, key=f"{side}_layers")
     weights, _ = read_weights(tensors, config, family, file)
     warn_left_out(tensors, file)
     pieces = read_pieces(folder, family.pieces, (config.encoder.vocabulary, config.decoder.vocabulary))
-    _check_specials(facts, pieces.tokenizer)
+    check_specials(facts, pieces.tokenizer)
     rows = facts.count("rows", least=3)
     return TranslatorCheckpoint(
         config=config,
@@ -284,6 +286,8 @@ def read_translator(folder: Path, *, pickle: bool = False) -> TranslatorCheckpoi
         languages=pieces.languages,
         marks=family.marks,
         source_language=pieces.source_language,
+        several_sentences=0.0 if family.sentences else None,
+        **read_prompts(facts),
         **asdict(read_search(folder, facts, pieces.tokenizer, before=family.before)),
     )
 
@@ -308,17 +312,6 @@ def _tie(tensors: dict[str, Tensor], facts: Facts[DecoderFamily]) -> bool:
     if output is not None:
         tensors[names[0]] = tensors.pop(names[1])
     return True
-
-
-def _check_specials(facts: Facts[Family], tokenizer: Tokenizer) -> None:
-    """That config.json and the tokenizer's files mean the same tokens."""
-    target = tokenizer.target
-    for word, token in (("start", target.ids.start), ("end", target.ids.end), ("pad", target.ids.pad)):
-        if type(facts.get(word)) is not int or facts.get(word) != token:
-            raise HubError(
-                f"{facts.path}: {facts.family.keys[word]}={facts.get(word)!r:.60}, but in the vocabulary it "
-                f"is {token}: they are not of one model"
-            )
 
 
 def _checked(folder: Path) -> Path:
@@ -377,7 +370,8 @@ def _write_whole(checkpoint: Checkpoint | DecoderCheckpoint | TranslatorCheckpoi
         _write_translator(checkpoint, folder)
         back = read_translator(folder)
         compare_weights(checkpoint.weights, back.weights)
-        if back.tokenizer.vocabulary != checkpoint.tokenizer.vocabulary or back.longest != checkpoint.longest:
+        same = (back.longest, back.prompts) == (checkpoint.longest, checkpoint.prompts)
+        if back.tokenizer.vocabulary != checkpoint.tokenizer.vocabulary or not same:
             raise HubError("what was written reads back with other lengths or tokens; please report it")
     elif isinstance(checkpoint, DecoderCheckpoint):
         _write_decoder(checkpoint, folder)
@@ -445,15 +439,16 @@ def _write_decoder(checkpoint: DecoderCheckpoint, folder: Path) -> None:
 
 def _write_translator(checkpoint: TranslatorCheckpoint, folder: Path) -> None:
     config, tokenizer = checkpoint.config, checkpoint.tokenizer
-    family = next(each for each in TRANSLATORS if each.claims(config))
+    family = next(each for each in TRANSLATORS if each.claims(checkpoint))
     family.check(checkpoint)
     model, _ = write_names(checkpoint.weights, config, family)
     facts = {
         "model_type": family.name,
         "architectures": [family.architecture],
+        "tie_word_embeddings": True,
         **{family.keys[word]: value for word, value in family.words(checkpoint).items()},
         "is_encoder_decoder": True,
-        "tie_word_embeddings": True,
+        **prompt_facts(checkpoint.prompts, checkpoint.default_prompt),
         "dtype": "float32",
     }
     write_json(folder / "config.json", facts)
@@ -462,7 +457,7 @@ def _write_translator(checkpoint: TranslatorCheckpoint, folder: Path) -> None:
         checkpoint, tokenizer, longest=longest, before=family.before, never=family.never
     )
     write_json(folder / GENERATION, search)
-    write_tensors(folder / WEIGHTS, family.theirs(model))
+    write_tensors(folder / WEIGHTS, family.theirs(model, config))
     write_pieces(folder, tokenizer, family.write_pieces(folder, checkpoint), longest=longest)
     open_to_all(folder)
 

@@ -70,6 +70,7 @@ class Family:
         tables = (self.body, *self.heads.values())
         listed = [name for table in tables for found in table.values() for name in found.split()]
         plain = [name.removesuffix("^T") for name in (*listed, *self.buffers, *self.doubles, *self.aliases)]
+        plain = [name if "#" in name else re.sub(r"\.\d+\.", ".#.", name, count=1) for name in plain]
         return {name.replace("*", kind) for name in plain for kind in ("weight", "bias")}
 
     def foreign(self, name: str, head: str) -> Theirs:

@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from regard.hub.facts import Facts
 from regard.hub.files import HubError, read_bytes, read_json, read_table_if_there, write_json
 from regard.hub.keys import refuse_code
+from regard.hub.names import Family
 from regard.text import Tokenizer
 from regard.text.sentencepieces import MOST_BYTES
 from regard.text.specials import Specials
@@ -60,6 +62,17 @@ def read_pieces(
             )
     length = facts.get("model_max_length")
     return replace(pieces, most=length if type(length) is int and length > 0 else None)
+
+
+def check_specials(facts: Facts[Family], tokenizer: Tokenizer) -> None:
+    """That config.json and the tokenizer's files mean the same tokens."""
+    target = tokenizer.target
+    for word, token in (("start", target.ids.start), ("end", target.ids.end), ("pad", target.ids.pad)):
+        if type(facts.get(word)) is not int or facts.get(word) != token:
+            raise HubError(
+                f"{facts.path}: {facts.family.keys[word]}={facts.get(word)!r:.60}, but in the vocabulary it "
+                f"is {token}: they are not of one model"
+            )
 
 
 def specials_of(named: Mapping[str, str], *, start: str, extra: tuple[str, ...]) -> Specials:

@@ -1,13 +1,16 @@
 """What translators made like the Transformer of the paper do not have: refused by the name of the setting."""
 
 import warnings
-from typing import Literal
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, TypeVar
 
+from regard.hub.facts import Facts
 from regard.hub.family import TranslatorFamily
 from regard.hub.files import HubWarning
 from regard.hub.names import Family
 from regard.hub.translators import TranslatorCheckpoint
-from regard.hub.writing import require
+from regard.hub.writing import differing, require
 from regard.settings.models import DecoderConfig, EncoderConfig
 from regard.settings.network import Activation, PositionsConfig, TransformerConfig
 
@@ -52,6 +55,46 @@ def check_sides(
         )
 
 
+def check_by_reading(checkpoint: TranslatorCheckpoint, family: TranslatorFamily) -> None:
+    """What config.json would say is read again: a setting that is another one then has no place in it."""
+    config = checkpoint.config
+    for name, side in (("encoder", config.encoder), ("decoder", config.decoder)):
+        _transformer(name, side)
+    table = {family.keys[word]: value for word, value in family.words(checkpoint).items()}
+    back = family.read(Facts(Path("config.json"), table, family))
+    back = replace(back, decoder=replace(back.decoder, tied=config.decoder.tied))
+    ours = replace(config, encoder=_written_out(config.encoder), decoder=_written_out(config.decoder))
+    theirs = replace(back, encoder=_written_out(back.encoder), decoder=_written_out(back.decoder))
+    for path, own, other in differing(ours, theirs):
+        remedy = f"train with model.{path}={other!r}"
+        require(False, f"{path}={own!r}", f"{family.stem}'s is {other!r}", remedy)
+
+
+Side = TypeVar("Side", EncoderConfig, DecoderConfig)
+
+
+def _written_out(side: Side) -> Side:
+    """What is left to others is named, and what the kind of positions has no use for is as usual."""
+    body = _transformer("", side)
+    attention, inner, norm, positions = body.attention, body.feed_forward, body.norm, side.positions
+    d_head = attention.width(side.d_model)
+    attention = replace(
+        attention,
+        d_head=d_head,
+        d_value=attention.d_value or d_head,
+        kv_heads=attention.kv_heads or attention.heads,
+        output_bias=attention.biased_output,
+    )
+    final = norm.place == "pre" if body.final_norm is None else body.final_norm
+    inner = replace(inner, d_ff=inner.d_ff or 4 * side.d_model)
+    if positions.kind == "relative":
+        usual = PositionsConfig()
+        names = ("base", "sinusoids", "longest", "first")
+        positions = replace(positions, **{name: getattr(usual, name) for name in names})
+    body = replace(body, attention=attention, feed_forward=inner, final_norm=final)
+    return replace(side, body=body, positions=positions)
+
+
 def _transformer(name: str, side: EncoderConfig | DecoderConfig) -> TransformerConfig:
     body = side.body
     if not isinstance(body, TransformerConfig):
@@ -72,6 +115,7 @@ def _check_side(
     d_head = attention.width(side.d_model)
     widths = (attention.kv_heads or attention.heads, attention.heads * d_head, attention.d_value or d_head)
     plain = widths == (attention.heads, side.d_model, d_head) and not attention.scored and attention.bias
+    plain = plain and attention.scale is None
     final = norm.place == "pre" if body.final_norm is None else body.final_norm
     pruned = body.kept_heads is not None or body.kept_cross_heads is not None
     for holds, setting, rule, remedy in (
@@ -154,6 +198,12 @@ def check_whole(
             "decoder.tied=false",
             "their output matrix is the embedding",
             "train with model.tied=true",
+        ),
+        (
+            not decoder.head_scaled,
+            "decoder.head_scaled=true",
+            "their states are not scaled before the output",
+            "train with model.decoder.head_scaled=false",
         ),
         (
             decoder.head_bias == head_bias,

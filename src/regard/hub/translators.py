@@ -4,7 +4,8 @@ What MarianMT and M2M100 do their own way stands in their files of `regard.hub.f
 every tensor to the bit.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from torch import Tensor
@@ -32,3 +33,9 @@ class TranslatorCheckpoint(Search):
     """Where it is told: before the source alone, or the source's there and the target's before the target."""
     source_language: str | None = None
     """What it reads unless told otherwise, where it has to be told."""
+    several_sentences: float | None = None
+    """The share of sources with several sentences in its training, where that is known."""
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    """What may stand before a source, by name: "summarize: "."""
+    default_prompt: str = ""
+    """The name of the one that does unless another is asked for; none, if empty."""

@@ -12,7 +12,7 @@ import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 
 from regard.hub.files import HubError, read_bytes, read_json, read_table_if_there, read_text
-from regard.text.piece_files import read_piece_file
+from regard.text.piece_files import PieceFile, read_piece_file
 from regard.text.sentencepieces import MOST_BYTES
 
 LIMIT = 256 * 2**20
@@ -143,34 +143,46 @@ def state_of(tokenizer: tokenizers.Tokenizer) -> State:
     return state
 
 
+def unigram_file(path: Path, *, bytes: bool = False) -> PieceFile:
+    """A SentencePiece model of the kind unigram; with `bytes`, one that spells what it does not know by these
+    will do too."""
+    try:
+        model = read_piece_file(read_bytes(path, MOST_BYTES))
+    except ValueError as error:
+        raise error if isinstance(error, HubError) else HubError(f"{path}: {error}; {MAKE}") from error
+    if model.kind != "unigram" or (model.byte_fallback and not bytes):
+        kind = f"{model.kind} with bytes" if model.byte_fallback else model.kind
+        raise HubError(f"{path}: a SentencePiece model of the kind {kind}, where unigram is wanted; {MAKE}")
+    return model
+
+
+def parted_by_space(unigram: models.Unigram, model: PieceFile) -> tokenizers.Tokenizer:
+    """White space parts words, and each begins with ▁; characters are made those that the model knows."""
+    tokenizer = tokenizers.Tokenizer(unigram)
+    if model.charsmap:
+        tokenizer.normalizer = normalizers.Precompiled(model.charsmap)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.WhitespaceSplit(),
+            pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always"),
+        ]
+    )
+    joined = decoders.Metaspace(replacement="▁", prepend_scheme="always")
+    by_bytes = decoders.Sequence([decoders.ByteFallback(), joined])
+    tokenizer.decoder = by_bytes if model.byte_fallback else joined
+    return tokenizer
+
+
 def fairseq_pieces(first: tuple[tuple[str, float], ...], skipped: int) -> Vocabulary:
     """Those of XLM-RoBERTa and CamemBERT: fairseq numbers its own special tokens `first`, then the pieces of
     a SentencePiece model but for the `skipped` that begin it, then <mask>."""
 
     def read(folder: Path, facts: Mapping[str, Any]) -> State:
-        path = folder / SENTENCE_PIECES
-        try:
-            model = read_piece_file(read_bytes(path, MOST_BYTES))
-        except ValueError as error:
-            raise error if isinstance(error, HubError) else HubError(f"{path}: {error}; {MAKE}") from error
-        if model.kind != "unigram" or model.byte_fallback:
-            kind = f"{model.kind} with bytes" if model.byte_fallback else model.kind
-            raise HubError(
-                f"{path}: a SentencePiece model of the kind {kind}, where unigram is wanted; {MAKE}"
-            )
+        model = unigram_file(folder / SENTENCE_PIECES)
         pieces = [*first, *model.pieces[skipped:], ("<mask>", 0.0)]
         ids = {piece: id for id, (piece, _) in enumerate(pieces)}
         names = special_tokens(folder, facts, ids, _FAIRSEQ)
-        tokenizer = tokenizers.Tokenizer(models.Unigram(pieces, ids[names["unk"]], False))
-        if model.charsmap:
-            tokenizer.normalizer = normalizers.Precompiled(model.charsmap)
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-            [
-                pre_tokenizers.WhitespaceSplit(),
-                pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always"),
-            ]
-        )
-        tokenizer.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
+        tokenizer = parted_by_space(models.Unigram(pieces, ids[names["unk"]], False), model)
         tokenizer.add_special_tokens(
             [AddedToken(name, special=True, lstrip=role == "mask") for role, name in names.items()]
         )

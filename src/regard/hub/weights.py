@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from regard.hub.family import EncoderFamily
+from regard.hub.family import EncoderFamily, TranslatorFamily
 from regard.hub.files import HubError, HubWarning, as_float32
 from regard.hub.names import DENSE, Family
 from regard.models.decoder import Decoder
@@ -105,7 +105,7 @@ def _model(config: Config) -> nn.Module:
 def head_names(config: Config, family: Family) -> str:
     """The table that has the names of its head; of a translator, of its embeddings."""
     if isinstance(config, Seq2SeqConfig):
-        return "shared" if config.shared else "separate"
+        return family.kind(config) if isinstance(family, TranslatorFamily) else ""
     if isinstance(config, DecoderConfig):
         return "language"
     head = config.head

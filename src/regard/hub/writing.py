@@ -89,6 +89,12 @@ def check_body(config: EncoderConfig | DecoderConfig) -> TransformerConfig:
             "model.score=scaled",
         ),
         (
+            attention.scale is None,
+            f"attention.scale={attention.scale}",
+            "theirs is 1 / sqrt(d_head)",
+            f"{side}.body.attention.scale left out",
+        ),
+        (
             inner.activation in ACTIVATIONS,
             f"feed_forward.activation={inner.activation!r}",
             f"theirs is one of {', '.join(ACTIVATIONS)}",

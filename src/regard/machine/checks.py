@@ -120,7 +120,8 @@ def check_int8(subject: Subject) -> Result:
     found: list[tuple[int, float, float]] = []
 
     def compare(part: Any, given: tuple[Tensor, ...], product: Tensor) -> None:
-        x, weight = given[0].flatten(0, -2), part.weight
+        x = given[0].flatten(0, -2)
+        weight = part.scaled_weight if isinstance(part, VocabularyHead) else part.weight
         rough = QuantizedLinear(weight, part.bias)(x)
         gaps = (rough - product.flatten(0, -2)).abs()
         bounds = product_bound(x, weight)

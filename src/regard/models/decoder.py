@@ -37,7 +37,9 @@ class Decoder(nn.Module):
             else RecurrentDecoder(config.d_model, config.body, d_memory=d_memory)
         )
         tied = self.embedding.tokens if config.tied else None
-        self.head = VocabularyHead(config.vocabulary, config.d_model, bias=config.head_bias, tied=tied)
+        self.head = VocabularyHead(
+            config.vocabulary, config.d_model, bias=config.head_bias, tied=tied, scaled=config.head_scaled
+        )
         initialize(self, config.initial)
 
     def forward(self, ids: Ids, layout: Layout, memory: Memory | None = None) -> Stream:

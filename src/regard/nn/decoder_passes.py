@@ -90,8 +90,9 @@ class DecoderPasses:
 
 
 def _has_counterpart(stack: Stack) -> bool:
-    """Not if a product was not packed for C, if attention knows positions or has a score of its own, if the
-    feed-forward layer has a gate, the norm is that of batches, dropout drops, or a part has another class."""
+    """Not if a product was not packed for C, if attention knows positions or has a score or a scale of its
+    own, if the feed-forward layer has a gate, the norm is that of batches, dropout drops, or a part has
+    another class."""
     norms: list[Any] = [] if stack.final_norm is None else [stack.final_norm]
     products: list[Any] = []
     dropped: list[nn.Module] = []
@@ -102,6 +103,8 @@ def _has_counterpart(stack: Stack) -> bool:
         if (*map(type, (layer, own, other, inner, *residuals)),) != classes or other is None:
             return False
         if any(each is not None for each in (own.rotary, own.bias, own.score, own.query_norm, other.score)):
+            return False
+        if own.rescale != 1 or other.rescale != 1:
             return False
         if not inner.activated:  # by the product itself
             return False

@@ -7,6 +7,7 @@ A lookup of rows learned with the rest, equal to one-hot(id) @ W_emb. The paper 
 sum instead. The way back:
 
     logits = x W^T (+ b)        W a matrix of its own, or W_emb again: tied (Press and Wolf 2017)
+             x / sqrt(d_model)  in the place of x, in T5 (Raffel et al. 2020), where they are tied
 """
 
 import math
@@ -64,12 +65,31 @@ class Embedding(nn.Module):
 class VocabularyHead(nn.Module):
     """Scores over the vocabulary. Works on whatever rows it is given: give it predicted positions only."""
 
-    def __init__(self, vocabulary: int, d_model: int, *, bias: bool, tied: nn.Embedding | None) -> None:
-        """`tied` is the embedding whose matrix it shares, if it shares one."""
+    def __init__(
+        self,
+        vocabulary: int,
+        d_model: int,
+        *,
+        bias: bool,
+        tied: nn.Embedding | None,
+        scaled: bool = False,
+    ) -> None:
+        """`tied` is the embedding whose matrix it shares, if it shares one. With `scaled`, states are divided
+        by sqrt(d_model) before it."""
         super().__init__()
         self.tied = tied is not None
         self.weight = nn.Parameter(torch.randn(vocabulary, d_model)) if tied is None else tied.weight
         self.bias = nn.Parameter(torch.zeros(vocabulary)) if bias else None
+        self.scale = d_model**-0.5 if scaled else 1.0
 
     def forward(self, x: Float[Tensor, "tokens d_model"]) -> Float[Tensor, "tokens vocab"]:
-        return F.linear(x, self.weight, self.bias)
+        return F.linear(self.scaled(x), self.weight, self.bias)
+
+    def scaled(self, x: Float[Tensor, "tokens d_model"]) -> Float[Tensor, "tokens d_model"]:
+        """What is multiplied by the matrix."""
+        return x if self.scale == 1 else x * self.scale
+
+    @property
+    def scaled_weight(self) -> Float[Tensor, "vocab d_model"]:
+        """For those who multiply states by the matrix themselves: it is scaled in their place."""
+        return self.weight if self.scale == 1 else self.weight * self.scale

@@ -94,13 +94,17 @@ def build_norm(config: NormConfig, d_model: int) -> nn.Module:
             return BatchNorm(d_model, eps=config.eps)
 
 
+GATED = ("geglu", "geglu_tanh", "swiglu")
+"""Activations with a third matrix."""
+
+
 class FeedForward(nn.Module):
     """The same small network for each token by itself."""
 
     def __init__(self, d_model: int, config: FeedForwardConfig) -> None:
         super().__init__()
         self.activation = config.activation
-        self.gated = config.activation in ("geglu", "swiglu")
+        self.gated = config.activation in GATED
         self.activated = False
         """Whether `inner` does that itself."""
         d_ff = config.d_ff or 4 * d_model
@@ -131,6 +135,9 @@ def activate(inner: Float[Tensor, "*tokens d_inner"], kind: str | None) -> Float
         case "geglu":
             gate, inner = inner.chunk(2, dim=-1)
             return F.gelu(gate) * inner
+        case "geglu_tanh":
+            gate, inner = inner.chunk(2, dim=-1)
+            return F.gelu(gate, approximate="tanh") * inner
         case "swiglu":
             gate, inner = inner.chunk(2, dim=-1)
             return F.silu(gate) * inner

@@ -3,11 +3,14 @@
     head_h = softmax(Q_h K_h^T / sqrt(d_head)) V_h        Q = X W_Q,  K = M W_K,  V = M W_V
     output = [head_1 ; ... ; head_H] W_O                  W_O in R^(heads d_value, d_model)
 
+With a `scale` of its own, s Q K^T takes the place of Q K^T / sqrt(d_head): queries are multiplied.
+
 Self-attention: M = X. Cross-attention: X from the decoder, M from the encoder. The projections that read
 the same input are one matrix. `forward` runs the fastest kernel; `weights` asks again, by the equation, for
 what it used. All paths go through `attend` or `attend_cache`, where `regard.look` listens.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -81,10 +84,16 @@ class _Heads(nn.Module):
         self.d_values = self.kv_heads * self.d_value
         self.output = nn.Linear(self.heads * self.d_value, d_model, bias=config.biased_output)
         self.score = SCORES[str(config.score)].build(self.heads, self.d_head) if config.scored else None
+        self.rescale = 1.0 if config.scale is None else config.scale * math.sqrt(self.d_head)
+        """What queries are multiplied by, for scores of another scale than 1 / sqrt(d_head), which all
+        kernels have."""
 
     @property
     def active_dropout(self) -> float:
         return self.dropout if self.training else 0.0
+
+    def rescaled(self, queries: Queries) -> Queries:
+        return queries if self.rescale == 1 else queries * self.rescale
 
     def split(self, x: Float[Tensor, "tokens width"], heads: int) -> Float[Tensor, "tokens heads d"]:
         return x.unflatten(-1, (heads, -1))
@@ -205,6 +214,8 @@ class SelfAttention(_Heads):
     def _joined(self, projected: Float[Tensor, "tokens width"]) -> Joined | None:
         if self.d_value != self.d_head or self.rotary is not None or self.query_norm is not None:
             return None
+        if self.rescale != 1:
+            return None
         return projected.view(-1, self.heads + 2 * self.kv_heads, self.d_head)
 
     def _cut(
@@ -221,7 +232,7 @@ class SelfAttention(_Heads):
             queries, keys = self.query_norm(queries), self.key_norm(keys)
         if self.rotary is not None:
             queries, keys = self.rotary(queries, positions, longest), self.rotary(keys, positions, longest)
-        return queries, keys, values
+        return self.rescaled(queries), keys, values
 
     def distance_bias(self, longest: int, device: torch.device) -> Float[Tensor, "heads distances"] | None:
         """What is added to scores by distance, key minus query, from 1 - longest to longest - 1."""
@@ -286,7 +297,7 @@ class CrossAttention(_Heads):
         return self.merge(heads)
 
     def queries(self, x: Stream) -> Queries:
-        return self.split(self.project_queries(x), self.heads)
+        return self.rescaled(self.split(self.project_queries(x), self.heads))
 
     def keys_values(
         self, memory: Float[Tensor, "memory d_memory"]

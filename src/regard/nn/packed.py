@@ -60,7 +60,8 @@ def pack(model: Model) -> Model:
         raise ValueError("this build of torch has no oneDNN, which packs weights: stay with the plain model")
 
     def packed(part: Product, then: Then | None) -> nn.Module:
-        return PackedLinear(part.weight, part.bias, then)
+        weight = part.scaled_weight if isinstance(part, VocabularyHead) else part.weight
+        return PackedLinear(weight, part.bias, then)
 
     return with_products(model, packed, tuple(model.parameters()))
 

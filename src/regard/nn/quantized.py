@@ -21,6 +21,7 @@ import torch
 from jaxtyping import Float, Int8, UInt8
 from torch import Tensor, nn
 
+from regard.nn.embedding import VocabularyHead
 from regard.nn.in_place import activate_
 from regard.nn.native import linear as native
 from regard.nn.native.linear import Then
@@ -58,7 +59,10 @@ def quantize(
 
     def quantized(part: Product, then: Then | None) -> nn.Module:
         bias = None if part.bias is None else values(part.bias)
-        return QuantizedLinear(values(part.weight), bias, then)
+        weight = values(part.weight)
+        if isinstance(part, VocabularyHead) and part.scale != 1:
+            weight = weight * part.scale
+        return QuantizedLinear(weight, bias, then)
 
     return with_products(model, quantized, shared).requires_grad_(False)
 

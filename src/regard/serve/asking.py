@@ -186,7 +186,7 @@ class Ask:
         raise RefusedError(f"{name}={value!r:.40} should be {_named(kind)}")
 
     def prompt(self, served: Served, name: str = "prompt") -> str | None:
-        """Which of an embedder's prompts is asked for; None for the model's default."""
+        """Which of a model's prompts is asked for; None for the model's default."""
         value: str | None = self.value(name, str)
         known = served.predictor.prompts
         if value and value not in known:

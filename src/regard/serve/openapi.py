@@ -26,7 +26,7 @@ TRUNCATE = {
     "truncate": (TRUTH, "true: what is too long is cut; false: it is refused"),
     "truncation_direction": (TEXT, "Right or Left: where it is cut; Left keeps the end"),
 }
-PROMPT = {"prompt": (TEXT, "the name of the model's prompt before each text: query, passage; '' for none")}
+PROMPT = {"prompt": (TEXT, "the name of the model's prompt before each text; '' for none")}
 TOO_LONG = {"too_long": (TEXT, "cut, windows or error: what is done with texts that are too long")}
 
 
@@ -61,6 +61,7 @@ ENDPOINTS: Sequence[Endpoint] = (
             "align": (TRUTH, "whether words are aligned"),
             "split": (TEXT, "auto, always or never: texts of several sentences"),
             "suppressed": (TEXTS, "words that are never written"),
+            **PROMPT,
         },
         asked={"texts": "Where is the station?", "target": "de"},
         answered={

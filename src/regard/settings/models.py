@@ -67,6 +67,8 @@ class DecoderConfig:
     """The output matrix is the embedding's."""
     head_bias: bool = False
     """A bias for each entry of the vocabulary."""
+    head_scaled: bool = False
+    """Divide the states by sqrt(d_model) before the output matrix, as T5 does where that is the embedding."""
     initial: InitialConfig = field(default_factory=InitialConfig)
 
     def __post_init__(self) -> None:

@@ -41,7 +41,7 @@ class NormConfig:
             raise ValueError("norm.bias=false is for LayerNorm: choose norm.kind=layer, or leave it")
 
 
-Activation = Literal["relu", "gelu", "gelu_tanh", "swish", "geglu", "swiglu"]
+Activation = Literal["relu", "gelu", "gelu_tanh", "swish", "geglu", "geglu_tanh", "swiglu"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,8 +49,8 @@ class FeedForwardConfig:
     d_ff: int | None = None
     """Inner width; 4 * d_model unless given."""
     activation: Activation = "relu"
-    """gelu_tanh is the approximation that GPT-2 uses, swish is Marian's; geglu and swiglu have a third
-    matrix, the gate."""
+    """gelu_tanh is the approximation that GPT-2 uses, swish is Marian's; geglu, geglu_tanh and swiglu have a
+    third matrix, the gate."""
     bias: bool = True
     """b_1 and b_2."""
     dropout: float = 0.0
@@ -91,9 +91,18 @@ class AttentionConfig:
     score: Annotated[str, SCORES] | None = None
     """How queries and keys are compared: the scaled dot product unless given. Others have no fused kernel:
     they are computed by the equation, one sequence after the other."""
+    scale: float | None = None
+    """What the scaled dot product is multiplied by; 1 / sqrt(d_head) unless given. T5 has 1."""
 
     def __post_init__(self) -> None:
         check_choices(self)
+        if self.scale is not None and not 0 < self.scale < math.inf:
+            raise ValueError(f"attention.scale={self.scale} must be greater than 0, and finite")
+        if self.scale is not None and self.scored:
+            raise ValueError(
+                f"attention.scale={self.scale} is of the scaled dot product, but "
+                f"attention.score={self.score!r}: leave one of the two out"
+            )
         if self.score is not None:
             SCORES.check(self.score, "attention.score")
         if self.scored and self.kernel not in ("auto", "equation"):

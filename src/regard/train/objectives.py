@@ -51,7 +51,7 @@ def head_loss(
         return token_loss(head(states), labels, label_smoothing)
     if torch.is_autocast_enabled("cuda"):
         states = states.to(torch.get_autocast_dtype("cuda"))
-    loss, nll = vocabulary_loss(states, head.weight, head.bias, labels, HIDDEN, label_smoothing)
+    loss, nll = vocabulary_loss(head.scaled(states), head.weight, head.bias, labels, HIDDEN, label_smoothing)
     return Sums(loss, nll.detach(), (labels != HIDDEN).sum().float())
 
 

@@ -26,7 +26,7 @@ WORKSPACE = 96 * 2**20
 """Bytes that libraries take for themselves. From Transformer-small."""
 SCORED = 8192
 """Rows of scores over a vocabulary that are in memory at a time, at most: nn/vocabulary_loss.py."""
-COPIES = {"relu": 1, "gelu": 2, "gelu_tanh": 2, "swish": 2, "geglu": 3, "swiglu": 3}
+COPIES = {"relu": 1, "gelu": 2, "gelu_tanh": 2, "swish": 2, "geglu": 3, "geglu_tanh": 3, "swiglu": 3}
 """Of the inner states that the way back needs: before the activation and after; ReLU's own output does."""
 
 

@@ -18,6 +18,7 @@ from regard.hub.families.modernbert import MODERNBERT
 from regard.hub.families.mpnet import MPNET
 from regard.hub.families.qwen import QWEN2, QWEN3
 from regard.hub.families.roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
+from regard.hub.families.t5 import MT5, T5
 from regard.hub.family import DecoderFamily, EncoderFamily, TranslatorFamily
 from regard.hub.files import HubError, read_table
 from regard.hub.names import Family
@@ -35,7 +36,7 @@ __all__ = [
 
 ENCODERS = (MODERNBERT, MPNET, CAMEMBERT, XLM_ROBERTA, ROBERTA, DISTILBERT, BERT)
 DECODERS = (QWEN3, QWEN2, MISTRAL, LLAMA, GPT2)
-TRANSLATORS = (M2M100, MARIAN)
+TRANSLATORS = (MT5, T5, M2M100, MARIAN)
 
 _SORTS: dict[type[Family], tuple[str, tuple[Family, ...]]] = {
     EncoderFamily: ("an encoder", ENCODERS),

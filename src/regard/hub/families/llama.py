@@ -205,6 +205,13 @@ def check_config(config: DecoderConfig, tokenizer: Tokenizer | None) -> None:
             "model.score=scaled",
         ),
         (
+            attention.scale is None,
+            f"attention.scale={attention.scale}",
+            "theirs is 1 / sqrt(d_head)",
+            f"{side}.body.attention.scale left out",
+        ),
+        (not config.head_scaled, "head_scaled=true", "Llama's output is not", f"{side}.head_scaled=false"),
+        (
             config.positions.scaling != "ntk",
             "positions.scaling='ntk'",
             f"theirs is one of {', '.join(each for each in SCALINGS.values() if each != 'none')}",

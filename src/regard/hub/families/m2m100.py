@@ -89,8 +89,8 @@ def _ours(tensors: dict[str, Tensor], facts: Facts[Family], where: Path) -> dict
     return marian.one_name_each(tensors, facts, where)
 
 
-def _claims(config: Seq2SeqConfig) -> bool:
-    body = config.decoder.body
+def _claims(checkpoint: TranslatorCheckpoint) -> bool:
+    body = checkpoint.config.decoder.body
     return isinstance(body, TransformerConfig) and body.norm.place == "pre"
 
 
@@ -181,7 +181,7 @@ M2M100 = TranslatorFamily(
     check=_check,
     words=_words,
     ours=_ours,
-    theirs=lambda tensors: tensors,
+    theirs=lambda tensors, config: tensors,
     pieces=_pieces,
     write_pieces=_write_pieces,
     marks="both",

@@ -157,7 +157,7 @@ def _ours(tensors: dict[str, Tensor], facts: Facts[Family], where: Path) -> dict
     return found
 
 
-def _theirs(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def _theirs(tensors: dict[str, Tensor], config: Seq2SeqConfig) -> dict[str, Tensor]:
     return {name: tensor[None] if name == _BIAS else tensor for name, tensor in tensors.items()}
 
 
@@ -339,7 +339,7 @@ MARIAN = TranslatorFamily(
     },
     architecture="MarianMTModel",
     read=_read,
-    claims=lambda config: True,
+    claims=lambda checkpoint: True,
     check=_check,
     words=words,
     ours=_ours,

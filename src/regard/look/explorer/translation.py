@@ -17,7 +17,7 @@ from regard.decode.beam import BeamStep, watched
 from regard.look.explorer.explorer import Answer, Call, Explorer, Refused, check_text, shares
 from regard.look.words import Tokens, merge_words
 from regard.tasks.translation.alignment import check_attention
-from regard.tasks.translation.pieces import Piece, number_sources
+from regard.tasks.translation.pieces import Piece, number_sources, own_weights
 from regard.tasks.translation.translator import Translator
 from regard.text import Tokenizer
 
@@ -181,6 +181,7 @@ class Search:
             return shares(torch.zeros(0))
         with self.translator.ready():
             [weights] = self.translator.attention([self.piece.ids], [[*ids]], marks=[self.piece.mark])
+        weights = own_weights(self.piece, weights)
         found = merge_words(torch.from_numpy(weights), written.tokens, read.tokens, specials="spread")
         return shares(found.weights)
 

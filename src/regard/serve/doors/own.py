@@ -29,6 +29,7 @@ async def translate(ask: Ask) -> Response:
         align=ask.value("align", bool, False),
         split=ask.value("split", str, "auto"),
         suppressed=tuple(ask.texts("suppressed", needed=False)[0]),
+        prompt=ask.prompt(served),
         deadline=ask.deadline,
     )
     return _results(served.name, [each.to_dict() for each in found], several)

@@ -7,8 +7,9 @@ An adapter names its base by a digest of the base's weights, and is refused by a
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import safe_open
@@ -32,6 +33,8 @@ class Adapter:
     base: str
     """The digest of the weights that it was learned beside."""
     weights: Mapping[str, Tensor]
+    told: Mapping[str, Any] = field(default_factory=dict)
+    """What its task says of it besides."""
 
 
 def digest(model: nn.Module) -> str:
@@ -41,7 +44,13 @@ def digest(model: nn.Module) -> str:
 
 
 def write_adapted(
-    folder: Path, weights: Mapping[str, Tensor], *, task: str, config: AdapterConfig, base: str
+    folder: Path,
+    weights: Mapping[str, Tensor],
+    *,
+    task: str,
+    config: AdapterConfig,
+    base: str,
+    told: Mapping[str, Any] | None = None,
 ) -> None:
     """The weights of an adapted model: merged, and what was learned by itself."""
     write_weights(folder, merged_weights(weights, config))
@@ -49,7 +58,7 @@ def write_adapted(
     beside = folder / FOLDER
     beside.mkdir(parents=True, exist_ok=True)
     replace(beside / ADAPTER, lambda partial: save_file(own, partial, of_weights(own)))
-    write_config(beside, task, {"adapter": to_dict(config), "base": base})
+    write_config(beside, task, {"adapter": to_dict(config), "base": base, **(told or {})})
 
 
 def clear_adapter(folder: Path) -> None:
@@ -79,7 +88,7 @@ def read_adapter(folder: Path, task: str) -> Adapter:
             raise ValueError("damaged: its content is not what was written; copy the folder anew")
         if not all(torch.isfinite(weight).all() for weight in weights.values()):
             raise ValueError("it holds numbers that are none; copy the folder anew")
-    return Adapter(settings, base, weights)
+    return Adapter(settings, base, weights, config)
 
 
 def check_base(adapter: Adapter, model: nn.Module, folder: Path) -> None:

@@ -198,6 +198,13 @@ class MixedPairsConfig(PairsConfig):
     """Near matches of a memory behind the sources."""
     terms: TermsConfig = field(default_factory=TermsConfig)
     """What words become, inside the sources."""
+    prompt: str | None = None
+    """What stands before every source, and says what is to be done: "summarize: ". The model keeps it, and
+    reads it before every text unless it is asked not to. Unless given, the default of what it starts from;
+    "" for none."""
+    same_language: bool = False
+    """Both sides are of one language, as summaries and simplifications are: the data doctor then expects
+    targets that are their sources, that are much shorter, and that say it in other words."""
 
     @property
     def general(self) -> PairsConfig | None:
@@ -216,6 +223,9 @@ def settings_of(config: PairsConfig) -> dict[str, Any]:
     for name in ("fuzzy", "terms"):
         if not plain.get(name, {}).get("share"):
             plain.pop(name, None)
+    if plain.get("prompt") is None:
+        plain.pop("prompt", None)
+    plain.pop("same_language", None)  # the text is the same
     return plain
 
 

@@ -79,6 +79,8 @@ class EvaluateOptions:
     text: Sequence[Path] = ()
     against: Path | None = None
     to: str | None = None
+    prompt: str | None = None
+    """Which of a translator's prompts stands before each source."""
     lowercase: bool = False
     tokenize: str | None = None
     stride: int = 0

@@ -48,6 +48,7 @@ class TranslateSettings(TypedDict, total=False):
     keys: Sequence[int] | None
     progress: Progress | None
     source_language: str | None
+    prompt: str | None
 
 
 @dataclass(frozen=True, slots=True)

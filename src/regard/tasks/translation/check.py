@@ -10,6 +10,7 @@ from regard.tasks.base.doctor import SPLITS, strict
 from regard.tasks.base.pairs import Corpus, texts_to_learn
 from regard.tasks.base.recipe import Written
 from regard.tasks.translation import fuzzy, inline
+from regard.tasks.translation.encoding import prompt_ids
 from regard.tasks.translation.recipe import TranslateRecipe
 from regard.text import DataError, Tokenizer, read_pairs
 from regard.text.doctor import Report, Vectors, examine
@@ -24,8 +25,11 @@ def check_recipe(written: Written[Any], *, examples: int = 3, tokens: bool = Tru
     if corpus.general is not None:
         splits["train"] += corpus.general.readers("train")
     tokenizer, notes = _tokenizer(written) if tokens else (None, ())
-    longest = None if tokenizer is None else data.longest - 2  # the end, and the start or a language token
-    report = strict(examine(splits, tokenizer=tokenizer, longest=longest, examples=examples), data)
+    prompt = prompt_ids(tokenizer, data.prompt or "") if tokenizer is not None else []
+    # without the end, and the start or a language token
+    longest = None if tokenizer is None else max(data.longest - 2 - len(prompt), 1)
+    how: Any = {"longest": longest, "examples": examples, "same_language": data.same_language}
+    report = strict(examine(splits, tokenizer=tokenizer, **how), data)
     lenient = Corpus(replace(data, on_error="skip"), written.where)
     return replace(report, notes=(*notes, *(_expected(lenient) if tokens else ())))
 

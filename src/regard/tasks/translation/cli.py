@@ -60,6 +60,14 @@ def translate(
     ] = None,
     to: To = None,
     source_language: From = None,
+    prompt: Annotated[
+        str | None,
+        typer.Option(
+            "--prompt",
+            help="Which of the model's prompts stands before each text; '' for none. Unless given, its "
+            "default.",
+        ),
+    ] = None,
     too_long: Annotated[
         Literal["split", "warn", "error"],
         typer.Option("--too-long", help="Lines past the model's length: split by sentence, warn, error."),

@@ -90,6 +90,7 @@ def translate(
     suppress: Sequence[str] | None = None,
     batch_tokens: int | None = None,
     adapter: Path | None = None,
+    prompt: str | None = None,
 ) -> None:
     """Line by line, or a column of a table, or documents whole. `decoding` has settings of `DecodeConfig` by
     name, in place of the translator's own."""
@@ -131,6 +132,7 @@ def translate(
         "memory": recalled,
         "flags": flags,
         "batch_tokens": batch_tokens,
+        "prompt": prompt,
     }
 
     def work(each: Assignment) -> None:
@@ -243,7 +245,9 @@ def _named(file: str) -> Iterator[None]:
 
 def evaluate(model: Path, options: EvaluateOptions, console: Console) -> dict[str, Any]:
     """Scores of a model, or of a file of translations; with `against`, what sets it apart from another."""
-    options.only("source", "references", "against", "to", "lowercase", "tokenize", "decoding", "encoding")
+    options.only(
+        "source", "references", "against", "to", "prompt", "lowercase", "tokenize", "decoding", "encoding"
+    )
     if options.source is None or not options.references:
         raise ConfigError(
             "a translator is measured on text and its translation: give --source and --reference"
@@ -263,7 +267,8 @@ def evaluate(model: Path, options: EvaluateOptions, console: Console) -> dict[st
             return given[system]
         translator = open_translator(system, device=options.device)
         decoding: DecodeConfig = changed(translator.decoding, dict(options.decoding))
-        return [each.text for each in translator.translate(sources, to=options.to, decoding=decoding)]
+        asked: Any = {"to": options.to, "prompt": options.prompt}
+        return [each.text for each in translator.translate(sources, decoding=decoding, **asked)]
 
     how: dict[str, Any] = {"lowercase": options.lowercase, "tokenize": options.tokenize}
     system = translations(model)

@@ -1,6 +1,7 @@
 """Parallel text as a translator reads it: its tokenizer, and the token stores. Imports no torch.
 
-source   [<2de>] ids <eos>      or, with a near match, [<2de>] ids <match> ids <eos>; terms are inside the ids
+source   [<2de>] [prompt] ids <eos>    or, with a near match, ... ids <match> ids <eos>; terms are inside the
+                                       ids
 target   <sos> ids <eos>        the model reads it up to the last, and predicts it from the second on
 
 M2M100 and NLLB are told both languages: [__en__] ids <eos>, and <eos> [__de__] ids <eos>.
@@ -11,6 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +79,7 @@ def ahead(written: Written[TranslateRecipe], folder: Path) -> None:
     corpus = Corpus(written.checked.data, written.where)
     sizes = epoch_of(corpus, target_words(corpus), written.checked.data.mix.share)
     recipe = written.completed(*sizes, cuda=False)
-    settle_text(recipe, corpus, folder, begun=False)
+    settle_text(recipe, corpus, folder, begun=False, prompt=recipe.data.prompt or "")
 
 
 def target_words(corpus: Corpus) -> int:
@@ -99,14 +101,15 @@ def settle_text(
     begun: bool,
     own: Tokenizer | None = None,
     reads: str | None = None,
+    prompt: str = "",
 ) -> None:
     """The tokenizer, which may be a start's `own`, and the token stores, in the folder; a run that is `begun`
     has its tokenizer already."""
     tokenizer = _tokenizer(recipe, corpus, own, folder, begun=begun)
     for split, name in STORES.items():
-        build_store(corpus, split, tokenizer, folder / name, reads=reads)
+        build_store(corpus, split, tokenizer, folder / name, reads=reads, prompt=prompt)
     if corpus.general is not None:
-        build_store(corpus.general, "train", tokenizer, folder / MIXED, reads=reads)
+        build_store(corpus.general, "train", tokenizer, folder / MIXED, reads=reads, prompt=prompt)
 
 
 def _tokenizer(
@@ -121,17 +124,26 @@ def _tokenizer(
     paths += [*memory_paths(corpus), *glossary_paths(corpus)]
 
     def make() -> Tokenizer:
-        return Tokenizer.train(texts_to_learn(corpus), recipe.tokenizer) if own is None else own
+        if own is not None:
+            return own
+        told = repeat(recipe.data.prompt, corpus.size) if recipe.data.prompt else ()
+        return Tokenizer.train(chain(texts_to_learn(corpus), told), recipe.tokenizer)
 
     return settled_tokenizer(folder, fingerprint(paths, json.dumps(settings)), begun=begun, make=make)
 
 
 def build_store(
-    corpus: Corpus, split: Split, tokenizer: Tokenizer, folder: Path, *, reads: str | None = None
+    corpus: Corpus,
+    split: Split,
+    tokenizer: Tokenizer,
+    folder: Path,
+    *,
+    reads: str | None = None,
+    prompt: str = "",
 ) -> tuple[Store, PairCounts]:
     """The pairs of a split as ids, on disk; built only if the one there is not of the same text and
     settings. `reads` is the language of the sources, for a model that is told it, and the one to write before
-    the target."""
+    the target; `prompt` stands before every source."""
     config = corpus.config
     beside = folder.with_name(f"{folder.name}.json")
     fuzzy = fuzzy_of(corpus) if split == "train" else None
@@ -151,7 +163,7 @@ def build_store(
         start, end = written.require("start"), written.require("end")
         for chunk in corpus.chunks(split, skipped):
             told = [to for _, to in chunk] if reads is None else reads
-            sources = encode_sources(tokenizer, [pair.source for pair, _ in chunk], told)
+            sources = encode_sources(tokenizer, [pair.source for pair, _ in chunk], told, prompt=prompt)
             targets = written.encode_batch([pair.target for pair, _ in chunk])
             if reads is not None:
                 marks = [language_token(written, to) for _, to in chunk]
@@ -186,7 +198,7 @@ def build_store(
     paths = corpus.paths("train" if split == "valid" and not config.valid else split)
     settings = json.dumps(settings_of(config))  # the same text elsewhere is the same
     beside_text = [*memory_paths(corpus), *glossary_paths(corpus)]
-    own = () if reads is None else (reads,)
+    own = (*(() if reads is None else (reads,)), *((f"prompt {prompt}",) if prompt else ()))
     wanted = fingerprint([*paths, *beside_text], tokenizer.fingerprint(), split, settings, *own)
     store = open_or_build(folder, wanted, {"source": kind, "target": kind}, rows)
     known = _counts(beside)

@@ -7,17 +7,27 @@ from regard.text import Tokenizer
 
 
 def encode_sources(
-    tokenizer: Tokenizer, texts: Sequence[str], to: str | Sequence[str | None] | None = None
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    to: str | Sequence[str | None] | None = None,
+    *,
+    prompt: str = "",
 ) -> list[list[int]]:
-    """The ids a model reads: each text behind its language token, if there is one, and before the end token.
-    `to` is the language of all of them, or of each."""
+    """The ids a model reads: each text behind its language token, if there is one, and a prompt, and before
+    the end token. `to` is the language of all of them, or of each."""
     languages = [to] * len(texts) if to is None or isinstance(to, str) else list(to)
     if len(languages) != len(texts):
         raise ValueError(f"{len(languages)} languages for {len(texts)} texts: give one, or one for each")
     marks = {language: language_token(tokenizer, language) for language in dict.fromkeys(languages)}
     end = tokenizer.require("end")
     encoded = zip(languages, tokenizer.encode_batch(texts), strict=True)
-    return [[*marks[language], *ids, end] for language, ids in encoded]
+    before = prompt_ids(tokenizer, prompt)
+    return [[*marks[language], *before, *ids, end] for language, ids in encoded]
+
+
+def prompt_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:
+    """Of what stands before a text."""
+    return tokenizer.encode_batch([prompt])[0] if prompt else []
 
 
 MATCH = "<match>"

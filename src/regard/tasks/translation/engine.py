@@ -56,6 +56,8 @@ class Options:
     batch_tokens: int
     inner: tuple[int, ...] = ()
     """Tokens that go on with a word: none comes right behind a phrase that a piece must hold."""
+    prompt: str = ""
+    """What stands before each piece."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

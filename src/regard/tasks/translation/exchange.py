@@ -7,7 +7,8 @@ from regard.config import to_dict
 from regard.hub import TranslatorCheckpoint
 from regard.tasks.base.folder import whole, write_config, write_weights
 from regard.tasks.base.guards import TOKENIZER
-from regard.tasks.translation.foreign import SEVERAL, decoding_of, search_of
+from regard.tasks.translation.foreign import decoding_of, search_of
+from regard.tasks.translation.prompts import prompt_facts
 from regard.tasks.translation.translator import Translator
 
 
@@ -20,11 +21,13 @@ def save_translator(checkpoint: TranslatorCheckpoint, folder: Path) -> None:
         "model": to_dict(checkpoint.config),
         "longest": checkpoint.longest,
         "languages": list(checkpoint.languages),
-        "several_sentences": SEVERAL,
         "decode": to_dict(decoding_of(checkpoint)),
     }
+    if checkpoint.several_sentences is not None:
+        about["several_sentences"] = checkpoint.several_sentences
     if checkpoint.marks != "source":
         about |= {"marks": checkpoint.marks, "source_language": checkpoint.source_language}
+    about |= prompt_facts(checkpoint.prompts, checkpoint.default_prompt)
     write_config(folder, Translator.task, about)
 
 
@@ -38,5 +41,7 @@ def checkpoint_of(translator: Translator) -> TranslatorCheckpoint:
         languages=translator.languages,
         marks=translator.marks,
         source_language=translator.source_language,
+        prompts=translator.prompts,
+        default_prompt=translator.default_prompt,
         **asdict(search_of(translator.decoding)),
     )

@@ -16,10 +16,6 @@ from regard.tasks.base.folder import FolderError, whole
 from regard.tasks.base.header import unfilled
 from regard.text import Tokenizer
 
-SEVERAL = 0.0
-"""The share of sources with several sentences in their training: all three families learned from pairs of
-sentences."""
-
 
 def model_of(checkpoint: TranslatorCheckpoint) -> Seq2Seq:
     """It takes the checkpoint's weights, which are gone from it then: two of each need not be there."""
@@ -32,9 +28,9 @@ def model_of(checkpoint: TranslatorCheckpoint) -> Seq2Seq:
 
 def told(checkpoint: TranslatorCheckpoint) -> dict[str, Any]:
     """What a `Translator` of it takes beside the model and the tokenizer."""
-    names = ("longest", "languages", "marks", "source_language")
-    others = {"several_sentences": SEVERAL, "decoding": decoding_of(checkpoint)}
-    return {name: getattr(checkpoint, name) for name in names} | others
+    names = ["longest", "languages", "marks", "source_language", "several_sentences", "prompts"]
+    own = {name: getattr(checkpoint, name) for name in [*names, "default_prompt"]}
+    return own | {"decoding": decoding_of(checkpoint)}
 
 
 def check_target(folder: Path, tokenizer: Tokenizer, rows: int) -> None:

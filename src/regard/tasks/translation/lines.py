@@ -68,6 +68,7 @@ class StreamSettings(TypedDict, total=False):
     flags: bool | FlagSettings
     batch_tokens: int | None
     progress: Progress | None
+    prompt: str | None
 
 
 def translate_lines(

@@ -26,6 +26,7 @@ from regard.tasks.translation.confidence import CONFIDENCE, Calibration
 from regard.tasks.translation.foreign import check_target, model_of, read_marks, told
 from regard.tasks.translation.fuzzy import Fuzzy
 from regard.tasks.translation.inline import Inline
+from regard.tasks.translation.prompts import read_prompts
 from regard.tasks.translation.translator import Translator
 from regard.train.ranks import find_device
 
@@ -50,7 +51,7 @@ def open_translator(
         check_decoding(decoding)
         longest, languages = max(read_whole(config, "longest"), 3), read_words(config, "languages")
         several = read_share(config, "several_sentences")  # older folders do not know
-        marks = read_marks(config)
+        marks = read_marks(config) | read_prompts(config)
         fuzzy = from_dict(Fuzzy, config["fuzzy"], "fuzzy") if "fuzzy" in config else None
         inline = from_dict(Inline, config["terms"], "terms") if "terms" in config else None
         own_scale = config.get(CONFIDENCE)

@@ -60,6 +60,8 @@ class Piece:
     """Places of ids that terms have put in, each with that of a token of the term."""
     aligned: bool = True
     """As of the text."""
+    front: int = 0
+    """How many of the ids stand before those of the text, where there is a prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +170,8 @@ def assemble(
 
 
 def _own(piece: Piece) -> list[int]:
-    """The ids without those of a near match, and of terms."""
-    told = {place for place, _ in piece.inline}
+    """The ids without those of a prompt, of a near match, and of terms."""
+    told = {*range(piece.front), *(place for place, _ in piece.inline)}
     return [id for i, id in enumerate(piece.ids[: len(piece.ids) - 1 - piece.matched]) if i not in told]
 
 
@@ -197,7 +199,7 @@ def _links(
         if found.weights is None:
             continue
         read = source_spans(tokenizer, piece.source)
-        own = word_alignment(_own_weights(piece, found.weights), piece.source, read, output, spans)
+        own = word_alignment(own_weights(piece, found.weights), piece.source, read, output, spans)
         inner = output.strip()
         place = target.index(inner, place)
         read_words = _numbers(piece.source, piece.span[0], source_ends)
@@ -207,16 +209,17 @@ def _links(
     return tuple(sorted(links))
 
 
-def _own_weights(piece: Piece, weights: np.ndarray) -> np.ndarray:
-    """Without the columns of a near match; what was looked at of a term's translation is the term's."""
+def own_weights(piece: Piece, weights: np.ndarray) -> np.ndarray:
+    """Without the columns of a prompt and of a near match; what was looked at of a term's translation is the
+    term's."""
     marks = len(piece.ids) - 1 - weights.shape[1]
     weights = weights[:, : weights.shape[1] - piece.matched]
-    if not piece.inline:
-        return weights
-    weights = weights.copy()
-    for place, term in piece.inline:
-        weights[:, term - marks] += weights[:, place - marks]
-    return np.delete(weights, [place - marks for place, _ in piece.inline], axis=1)
+    if piece.inline:
+        weights = weights.copy()
+        for place, term in piece.inline:
+            weights[:, term - marks] += weights[:, place - marks]
+        weights = np.delete(weights, [place - marks for place, _ in piece.inline], axis=1)
+    return weights[:, max(piece.front - marks, 0) :]
 
 
 def _word_ends(text: str) -> np.ndarray:

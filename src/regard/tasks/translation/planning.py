@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from regard.tasks.translation.encoding import prompt_ids
 from regard.tasks.translation.engine import Options
 from regard.tasks.translation.pieces import Piece, Source
 from regard.tasks.translation.result import TranslationWarning
@@ -18,7 +19,7 @@ class Encoding(Protocol):
     longest: int
     languages: tuple[str, ...]
 
-    def encode_all(self, texts: Sequence[str], sources: Sequence[Source]) -> list[list[int]]: ...
+    def encode_all(self, texts: Sequence[str], sources: Sequence[Source], prompt: str) -> list[list[int]]: ...
 
     def mark(self, language: str | None) -> tuple[int, ...]: ...
 
@@ -27,21 +28,23 @@ def planned(own: Encoding, sources: Sequence[Source], options: Options) -> list[
     """Each text, or its sentences where they are parted or it is too long. A blank one has none."""
     full = [(number, source) for number, source in enumerate(sources) if source.text.strip()]
     stripped = [source.text.strip() for _, source in full]
-    encoded = own.encode_all(stripped, [source for _, source in full])
+    encoded = own.encode_all(stripped, [source for _, source in full], options.prompt)
+    told = len(prompt_ids(own.tokenizer, options.prompt))
+    frame, front = _frame(own) + told, _frame(own) - 1 + told if told else 0
     prefixes = own.tokenizer.target.encode_batch([source.prefix.rstrip() for _, source in full])
     pieces: list[Piece] = []
     for (number, source), text, ids, prefix in zip(full, stripped, encoded, prefixes, strict=True):
-        if len(ids) == _frame(own):
+        if len(ids) == frame:
             continue  # nothing but characters that leave no token
         parted = options.split and len(splitting.sentences(source.text)) > 1
         if parted or (len(ids) > own.longest and options.too_long == "split"):
-            found = [*_split(own, number, source, prefix, cut=options.too_long == "split")]
+            found = [*_split(own, number, source, prefix, options, frame)]
         else:
             start, mark = source.text.index(text), own.mark(source.language)
             span = start, start + len(text)
             found = [Piece(number, span, text, ids, prefix, source.key << 20, mark=mark)]
         _check_length(own, source, found, options)
-        pieces += found if source.aligned else [replace(piece, aligned=False) for piece in found]
+        pieces += [replace(piece, aligned=source.aligned, front=front) for piece in found]
     return pieces
 
 
@@ -62,15 +65,21 @@ def _check_length(own: Encoding, source: Source, pieces: Sequence[Piece], option
     warnings.warn(message, TranslationWarning, stacklevel=6)
 
 
-def _split(own: Encoding, number: int, source: Source, prefix: list[int], *, cut: bool) -> Iterator[Piece]:
-    """The sentences of a text; with `cut`, in pieces where they are too long themselves."""
+def _split(
+    own: Encoding, number: int, source: Source, prefix: list[int], options: Options, frame: int
+) -> Iterator[Piece]:
+    """The sentences of a text, each behind the prompt; in pieces where they are too long themselves, if that
+    is asked for. `frame` is how many tokens stand around each."""
 
     def fits(part: str) -> bool:
-        return not cut or len(own.encode_all([part], [source])[0]) <= own.longest
+        if options.too_long != "split":
+            return True
+        return len(own.encode_all([part], [source], options.prompt)[0]) <= own.longest
 
     spans = splitting.pieces(source.text, fits)
-    encoded = own.encode_all([source.text[a:b] for a, b in spans], [source] * len(spans))
-    read = [(span, ids) for span, ids in zip(spans, encoded, strict=True) if len(ids) > _frame(own)]
+    parts = [source.text[a:b] for a, b in spans]
+    encoded = own.encode_all(parts, [source] * len(spans), options.prompt)
+    read = [(span, ids) for span, ids in zip(spans, encoded, strict=True) if len(ids) > frame]
     for place, (span, ids) in enumerate(read):
         forced, key = [] if place else prefix, (source.key << 20) + place
         mark = own.mark(source.language)

@@ -47,6 +47,7 @@ from regard.tasks.translation.data import (
 from regard.tasks.translation.evaluate import MetricName, score
 from regard.tasks.translation.fuzzy import Fuzzy
 from regard.tasks.translation.inline import Inline
+from regard.tasks.translation.prompts import prompt_facts, prompt_text, with_prompt
 from regard.tasks.translation.recipe import TranslateRecipe
 from regard.tasks.translation.result import Translation
 from regard.tasks.translation.start import built, described, find_start
@@ -121,6 +122,11 @@ class Prepared:
         return self.recipe.data.languages if self.start is None else self.start.languages
 
     @property
+    def prompts(self) -> tuple[Mapping[str, str], str]:
+        """What may stand before a source, and the name of the one that does."""
+        return prompts_of(self.recipe, self.start)
+
+    @property
     def several_sentences(self) -> float | None:
         """The share of sources with several sentences, where there were the most: what can be translated at
         once does not become less."""
@@ -146,6 +152,11 @@ class Prepared:
         if not any(known):
             return started
         return Inline(longest=max(known if started is None else [*known, started.longest]))
+
+
+def prompts_of(recipe: TranslateRecipe, start: Translator | None) -> tuple[Mapping[str, str], str]:
+    known, default = ({}, "") if start is None else (start.prompts, start.default_prompt)
+    return with_prompt(known, default, recipe.data.prompt)
 
 
 def prepare(
@@ -177,22 +188,24 @@ def read_corpus(
     reads = None if start is None else start.reads()
     if start is not None:
         say(described(start, recipe.model.start))
+    prompt = prompt_text(*prompts_of(recipe, start), None)
     if ranks.builder:
         if not begun:
             clear(folder)
             clear_adapter(folder)
         own = None if start is None else start.tokenizer
-        settle_text(recipe, corpus, folder, begun=begun, own=own, reads=reads)
+        settle_text(recipe, corpus, folder, begun=begun, own=own, reads=reads, prompt=prompt)
     ranks.wait()
     tokenizer = Tokenizer.load(folder)
-    store, counts = build_store(corpus, "train", tokenizer, folder / STORES["train"], reads=reads)
+    how: Any = {"reads": reads, "prompt": prompt}
+    store, counts = build_store(corpus, "train", tokenizer, folder / STORES["train"], **how)
     rest = corpus.size - counts.read - counts.skipped
     held = "" if recipe.data.valid else f", {rest:,} held out to validate on"
     say(
         f"{counts.used:,} pairs to learn from{held}; {words:,} target words; "
         f"{len(tokenizer):,} tokens in the vocabulary" + _left_out(counts, recipe)
     )
-    source, mix, general = _mixed(recipe, corpus, store, tokenizer, folder, reads)
+    source, mix, general = _mixed(recipe, corpus, store, tokenizer, folder, how)
     if mix is not None and general is not None:
         say(
             f"mixed in: {mix.drawn:,} of {general.used:,} general pairs an epoch, for "
@@ -229,12 +242,12 @@ def _mixed(
     store: Store,
     tokenizer: Tokenizer,
     folder: Path,
-    reads: str | None,
+    how: Mapping[str, Any],
 ) -> tuple[Pairs, Mix | None, PairCounts | None]:
     """What batches are made of: own pairs, with general ones behind them where some are mixed in."""
     if corpus.general is None:
         return store, None, None
-    general, counts = build_store(corpus.general, "train", tokenizer, folder / MIXED, reads=reads)
+    general, counts = build_store(corpus.general, "train", tokenizer, folder / MIXED, **how)
     targets, others = pair_lengths(store)[1], pair_lengths(general)[1]
     mix = Mix.of(targets, others, recipe.data.mix.share, recipe.batch.seed)
     return joined(store, general), mix, counts
@@ -298,8 +311,8 @@ class Validator:
         self._references = [pair.target for pair, _ in chosen]
         self._to = [to for _, to in chosen if to is not None] or None
         reads = None if prepared.start is None else prepared.start.reads()
-        place = folder / STORES["valid"]
-        store, _ = build_store(corpus, "valid", prepared.tokenizer, place, reads=reads)
+        place, prompt = folder / STORES["valid"], prompt_text(*prepared.prompts, None)
+        store, _ = build_store(corpus, "valid", prepared.tokenizer, place, reads=reads, prompt=prompt)
         lengths = pair_lengths(store)
         plan = Plan(lengths, BatchConfig(tokens=max(recipe.batch.tokens, least_tokens(lengths))))
         self._feed = PairFeed(store, plan, static=prepared.static)
@@ -355,12 +368,15 @@ def spread_out(items: Sequence[Item], most: int) -> list[Item]:
 def translator_of(prepared: Prepared, decoding: DecodeConfig) -> Translator:
     start = prepared.start
     told: Any = {} if start is None else {"marks": start.marks, "source_language": start.source_language}
+    prompts, default = prepared.prompts
     return Translator(
         prepared.model,
         prepared.tokenizer,
         longest=max(prepared.longest, 3),
         languages=prepared.languages,
         several_sentences=prepared.several_sentences,
+        prompts=prompts,
+        default_prompt=default,
         fuzzy=prepared.fuzzy,
         inline=prepared.inline,
         decoding=decoding,
@@ -377,6 +393,7 @@ def job_of(prepared: Prepared, folder: Path) -> Job:
     if recipe.model.adapter.rank and prepared.start is not None:
         base = digest(prepared.start.model)
         how: Any = {"task": recipe.task, "config": recipe.model.adapter, "base": base}
+        how["told"] = prompt_facts(*prepared.prompts)
         adapted["write"] = partial(write_adapted, **how)
     return Job(
         recipe=recipe,

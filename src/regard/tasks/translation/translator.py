@@ -1,7 +1,7 @@
 """Translating with a trained model: texts in, texts out, in their order.
 
-    source   [<2de>] ids <eos>          the language token where the model writes several languages
-    target   <sos> [forced prefix] ...  what the search finds, until <eos> or the maximum
+    source   [<2de>] [prompt] ids <eos>    the language token where the model writes several languages
+    target   <sos> [forced prefix] ...     what the search finds, until <eos> or the maximum
 
 M2M100 and NLLB are told both languages: [__en__] ids <eos>, and <eos> [__de__] [forced prefix] ...
 
@@ -12,7 +12,7 @@ text of several sentences is split too, where the model was trained on single on
 
 import itertools
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -33,6 +33,7 @@ from regard.tasks.base.adapter import check_base, read_adapter
 from regard.tasks.base.describe import Described
 from regard.tasks.base.faster import Precision, check_precision
 from regard.tasks.base.folder import FolderError
+from regard.tasks.base.guards import folder_errors
 from regard.tasks.base.predictor import Progress, evaluating, inference
 from regard.tasks.translation.aids import Aids, GivenGlossary, TranslateSettings, aided, helped
 from regard.tasks.translation.alignment import Alignment, source_spans, word_alignment
@@ -51,6 +52,7 @@ from regard.tasks.translation.glossary import inner_tokens, phrases_of
 from regard.tasks.translation.inline import Inline
 from regard.tasks.translation.pieces import Part, Piece, PieceResult, Source, assemble, number_sources
 from regard.tasks.translation.planning import planned
+from regard.tasks.translation.prompts import prompt_facts, prompt_text, read_prompts
 from regard.tasks.translation.result import Translation, TranslationWarning
 from regard.text import Tokenizer
 from regard.text.flags import FlagSettings
@@ -81,6 +83,8 @@ class Translator(Described):
         several_sentences: float | None = None,
         marks: Marks = "source",
         source_language: str | None = None,
+        prompts: Mapping[str, str] | None = None,
+        default_prompt: str = "",
         fuzzy: Fuzzy | None = None,
         inline: Inline | None = None,
         calibration: Calibration | None = None,
@@ -94,7 +98,8 @@ class Translator(Described):
         where the model is, unless another `engine` does the search.
 
         `marks` says where the model is told a language: before the source, the one to write; or before both
-        sides, each its own. `source_language` is then the one it reads, unless a call says another. `fuzzy`
+        sides, each its own. `source_language` is then the one it reads, unless a call says another. `prompts`
+        may stand before a source, by name, and the `default_prompt` does unless another is asked for. `fuzzy`
         says how it was given near matches while it was trained, if it was, and `inline` how terms;
         `calibration` what its probabilities say of how good a translation is, if that was learned."""
         if longest < 3:
@@ -108,6 +113,9 @@ class Translator(Described):
         self.precision: Precision = precision
         self.marks: Marks = marks
         self.source_language = source_language
+        self.prompts: Mapping[str, str] = prompts or {}
+        self.default_prompt = default_prompt
+        prompt_text(self.prompts, default_prompt, None)
         self.fuzzy = fuzzy
         self.inline = inline
         self.calibration = calibration
@@ -131,6 +139,7 @@ class Translator(Described):
             **({} if self.several_sentences is None else {"several_sentences": self.several_sentences}),
             **({} if self.marks == "source" else {"marks": self.marks}),
             **({} if self.source_language is None else {"source_language": self.source_language}),
+            **prompt_facts(self.prompts, self.default_prompt),
             **({} if self.fuzzy is None else {"fuzzy": to_dict(self.fuzzy)}),
             **({} if self.inline is None else {"terms": to_dict(self.inline)}),
             **({} if self.calibration is None else {"confidence": to_dict(self.calibration)}),
@@ -139,8 +148,8 @@ class Translator(Described):
 
     def with_model(self, model: Seq2Seq) -> "Translator":
         own: Any = {"longest": self.longest, "languages": self.languages, "decoding": self.decoding}
-        others = ("several_sentences", "marks", "source_language", "fuzzy", "inline", "calibration")
-        own |= {name: getattr(self, name) for name in others}
+        others = ["several_sentences", "marks", "source_language", "prompts", "default_prompt"]
+        own |= {name: getattr(self, name) for name in [*others, "fuzzy", "inline", "calibration"]}
         return Translator(model, self.tokenizer, precision=self.precision, **own)
 
     def with_adapter(self, folder: Path | str) -> "Translator":
@@ -151,7 +160,12 @@ class Translator(Described):
         if any(isinstance(part, QuantizedLinear) for part in self.model.modules()):
             raise FolderError(f"{folder}: adapters stand beside weights in float32; load the model in that")
         check_base(adapter, self.model, Path(folder))
-        return self.with_model(with_adapters(self.model, adapter.config, adapter.weights))
+        found = self.with_model(with_adapters(self.model, adapter.config, adapter.weights))
+        if "prompts" in adapter.told:
+            with folder_errors(Path(folder)):
+                told = read_prompts(adapter.told)
+            found.prompts, found.default_prompt = told["prompts"], told["default_prompt"]
+        return found
 
     @overload
     def translate(  # type: ignore[overload-overlap]  # a string is a sequence of strings
@@ -180,6 +194,7 @@ class Translator(Described):
         keys: Sequence[int] | None = None,
         progress: Progress | None = None,
         source_language: str | None = None,
+        prompt: str | None = None,
     ) -> Translation | list[Translation]:
         """A text gives a translation, several give a list. A blank one stays empty; the model does not see
         it.
@@ -206,9 +221,13 @@ class Translator(Described):
         keys          numbers that the samples of each text hang on; unless given, its place in the list
         progress      called with how many more texts are done
         source_language  of all texts, for a model that is told it
+        prompt        the name of one of the model's, which stands before each text and each part of one; ""
+                      for none. Unless given, it is the model's default
         """
         self.reads(source_language)
-        options = self.options(decoding, suppressed, too_long, align, batch_tokens, split=split)
+        options = self.options(
+            decoding, suppressed, too_long, align, batch_tokens, split=split, prompt=prompt
+        )
         single = isinstance(texts, str)
         listed = [texts] if isinstance(texts, str) else [*each_text(texts)]
         forced = [prefixes] if isinstance(prefixes, str) and single else prefixes
@@ -239,12 +258,15 @@ class Translator(Described):
         batch_tokens: int | None = None,
         progress: Progress | None = None,
         source_language: str | None = None,
+        prompt: str | None = None,
     ) -> Iterator[Translation]:
         """The same for any number of lines: `window` of them are read, translated and given out at a time.
         `align` may also say it of each line. Warns at the end if the model did not finish some of them."""
         if window < 1:
             raise ValueError(f"window={window} must be at least 1")
-        options = self.options(decoding, suppressed, too_long, align is not False, batch_tokens, split=split)
+        options = self.options(
+            decoding, suppressed, too_long, align is not False, batch_tokens, split=split, prompt=prompt
+        )
         aligned = itertools.repeat(align) if isinstance(align, bool) else iter(align)
         self.languages_of(to, 1)
         self.reads(source_language)
@@ -297,6 +319,7 @@ class Translator(Described):
         with self.ready():
             (weights,) = self.attention([ids], [list(written.ids)], layer, [self.mark(language)])
         spans = source_spans(self.tokenizer, source)
+        weights = weights[:, weights.shape[1] - len(spans) :]  # without the prompt's
         return word_alignment(weights, source, spans, target, written.offsets, threshold)
 
     def options(
@@ -308,6 +331,7 @@ class Translator(Described):
         batch_tokens: int | None = None,
         *,
         split: Split = "auto",
+        prompt: str | None = None,
     ) -> Options:
         """What a call asks for, checked; see `translate`."""
         if too_long not in get_args(TooLong):
@@ -323,6 +347,7 @@ class Translator(Described):
             split=split == "always" or (split == "auto" and self.trained_on_single_sentences),
             align=align,
             batch_tokens=self.engine.batch_tokens if batch_tokens is None else batch_tokens,
+            prompt=prompt_text(self.prompts, self.default_prompt, prompt),
         )
         self.engine.check(options)
         return options
@@ -349,8 +374,10 @@ class Translator(Described):
     def encode(
         self, texts: Sequence[str], to: str | Sequence[str | None] | None, reads: str | None = None
     ) -> list[list[int]]:
-        """The ids that the model reads, with the languages that it is told there."""
-        return encode_sources(self.tokenizer, texts, to if self.marks == "source" else self.reads(reads))
+        """The ids that the model reads, with the languages that it is told there, and its default prompt."""
+        before = prompt_text(self.prompts, self.default_prompt, None)
+        told = to if self.marks == "source" else self.reads(reads)
+        return encode_sources(self.tokenizer, texts, told, prompt=before)
 
     def mark(self, language: str | None) -> tuple[int, ...]:
         """What stands between the start and a translation into this language: its token, in some models."""
@@ -430,11 +457,10 @@ class Translator(Described):
         limited = [self.limited(piece, options.decoding) for piece in planned(self, sources, options)]
         return helped(limited, sources, self.tokenizer, self.fuzzy, self.inline)
 
-    def encode_all(self, texts: Sequence[str], sources: Sequence[Source]) -> list[list[int]]:
-        """A text of each source."""
-        if self.marks == "source":
-            return self.encode(texts, [source.language for source in sources])
-        return encode_sources(self.tokenizer, texts, [self.reads(source.reads) for source in sources])
+    def encode_all(self, texts: Sequence[str], sources: Sequence[Source], prompt: str) -> list[list[int]]:
+        """A text of each source, behind a prompt."""
+        told = [source.language if self.marks == "source" else self.reads(source.reads) for source in sources]
+        return encode_sources(self.tokenizer, texts, told, prompt=prompt)
 
     def limited(self, piece: Piece, decoding: DecodeConfig) -> Piece:
         """With how many tokens its translation may have: no more than positions were learned for."""

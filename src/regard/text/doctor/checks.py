@@ -146,6 +146,11 @@ def lengths(split: str, survey: Survey) -> Iterator[Draft]:
     text = f"one side is much longer than the other (usual is {usual:.2f} letters of source to 1 of target)"
     rule = Rule("length ratio", text, "these are seldom translations: remove them", 0.001, 0.2)
     yield from rule.draft(split, odd, lambda i: f"{source[i]} to {target[i]} letters", badness=away)
+
+
+def long_sides(split: str, survey: Survey) -> Iterator[Draft]:
+    source, target = (side.chars for side in survey.sides)
+    full = (source > 0) & (target > 0)
     yield from long_lines(split, np.maximum(source, target), full, remedy="split them into sentences")
 
 
@@ -236,5 +241,7 @@ def _shower(shown: Mapping[int, str]) -> Callable[[int], str]:
     return show
 
 
-EACH = (unreadable, empty, repeated, copies, lengths, scripts, damage)
+EACH = (unreadable, empty, repeated, copies, lengths, long_sides, scripts, damage)
 """The checks of one split by itself."""
+OF_TRANSLATIONS = (copies, lengths)
+"""Those that expect the target to be in another language."""

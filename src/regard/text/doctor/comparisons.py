@@ -42,20 +42,26 @@ def leaks(surveys: Mapping[str, Survey]) -> Iterator[Draft]:
         yield from rule.draft(split, sources, lambda i: "also at", beside=beside)
 
 
-def meaning(surveys: Mapping[str, Survey], size: int) -> Iterator[Draft]:
+def meaning(surveys: Mapping[str, Survey], size: int, same_language: bool = False) -> Iterator[Draft]:
     """What words tell; their numbers are less than `size`. A line of another language fits nothing, so
-    it is not called misaligned too."""
+    it is not called misaligned too. Sides of the same language need not explain each other word by word, and
+    read like each other; files out of step are seen all the same."""
     usual = _usual(surveys)
     if usual is None:
         return
     excused = {split: copied(survey) for split, survey in surveys.items()}
     for side in (0, 1):
-        yield from _languages(surveys, usual[1], side, size, excused)
-    yield from _alignment(surveys, usual, size, excused)
+        yield from _languages(surveys, usual[1], side, size, excused, same_language)
+    yield from _alignment(surveys, usual, size, None if same_language else excused)
 
 
 def _languages(
-    surveys: Mapping[str, Survey], usual: Survey, side: int, size: int, excused: dict[str, Mask]
+    surveys: Mapping[str, Survey],
+    usual: Survey,
+    side: int,
+    size: int,
+    excused: dict[str, Mask],
+    same_language: bool,
 ) -> Iterator[Draft]:
     """Lines that read like the other side, or like neither; `excused` are left out, and grow by these."""
     counts = [np.bincount(each.words.ids, minlength=size) for each in usual.sides]
@@ -68,7 +74,7 @@ def _languages(
         words = survey.sides[side].words
         enough = (words.counts >= FEW_WORDS) & ~copied(survey)
         sums = words.sums(leaning)
-        swapped = enough & (sums < -_SURE) & (sums < -1.5 * words.counts)
+        swapped = enough & (not same_language) & (sums < -_SURE) & (sums < -1.5 * words.counts)
         text = f"lines of the {SIDES[side]} read like the {SIDES[1 - side]}'s language"
         rule = Rule(f"{SIDES[side]} untranslated", text, "translate or remove them", 0.002, 0.2)
         yield from rule.draft(split, swapped, lambda i: "the other side's words", badness=-sums)
@@ -82,22 +88,27 @@ def _languages(
 
 
 def _alignment(
-    surveys: Mapping[str, Survey], usual: tuple[str, Survey], size: int, excused: Mapping[str, Mask]
+    surveys: Mapping[str, Survey],
+    usual: tuple[str, Survey],
+    size: int,
+    excused: Mapping[str, Mask] | None,
 ) -> Iterator[Draft]:
+    """Of single pairs only what is not `excused`; nothing, if that is None."""
     split, survey = usual
     aligner = Aligner(survey.source.words, survey.target.words, size)
     if aligner.related is False:
         text = "the words of the two sides have nothing to do with each other: these are no translations"
         remedy = "check that both files are of the same text, in the same order"
         yield Draft("unrelated sides", "error", split, len(survey), len(survey), text, remedy)
-    elif not aligner.sure and len(survey) >= _TOLD:
+    elif excused is not None and not aligner.sure and len(survey) >= _TOLD:
         text = "too little text, or too mixed, to tell by its words which single pairs do not fit"
         yield Draft("alignment unsure", "info", split, 0, len(survey), text, "look at some lines yourself")
     for split, survey in surveys.items():
         source, target = survey.source.words, survey.target.words
         spans = [*pairwise(survey.starts)]
         judged = [aligner.judge(source.cut(*span), target.cut(*span)) for span in spans]
-        yield from _misaligned(split, judged, excused[split])
+        if excused is not None:
+            yield from _misaligned(split, judged, excused[split])
         for ledger, span, judgement in zip(survey.broken, spans, judged, strict=True):
             yield from _out_of_step(split, len(survey), span[0], judgement.runs)
             if ledger.counts[UNPAIRED]:

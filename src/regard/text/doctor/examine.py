@@ -23,12 +23,15 @@ def examine(
     tokenizer: Tokenizer | None = None,
     longest: int | None = None,
     examples: int = 3,
+    same_language: bool = False,
 ) -> Report:
     """Look at the splits of a corpus, of which "train" is what a model will be trained on.
 
     A split is made of any number of corpora: two files; a reader that waits to be called, such as
     partial(read_table_pairs, "x.tsv", source=0, target=1); or a list of pairs. `longest` is the most tokens
     that the model takes on a side, special ones not counted. A finding has up to `examples`, 20 at most.
+    With `same_language`, targets are no translations: they may be their sources, much shorter, or in other
+    words.
     """
     if longest is not None and tokenizer is None:
         raise ValueError(f"longest={longest} counts tokens: give the tokenizer too")
@@ -37,11 +40,11 @@ def examine(
     drafts = [*checks.missing(surveys)]
     for name, survey in surveys.items():
         for check in checks.EACH:
-            drafts += check(name, survey)
+            drafts += check(name, survey) if not same_language or check not in checks.OF_TRANSLATIONS else ()
         if tokenizer is not None:
             drafts += checks.tokens(name, survey, longest)
     drafts += comparisons.leaks(surveys)
-    drafts += comparisons.meaning(surveys, vocabulary.size)
+    drafts += comparisons.meaning(surveys, vocabulary.size, same_language)
     found = _finish(drafts, surveys, examples)
     found.sort(key=lambda finding: SEVERITIES.index(finding.severity))
     return Report(tuple(found), {name: _count(survey, tokenizer) for name, survey in surveys.items()})
