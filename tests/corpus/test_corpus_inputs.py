@@ -3,13 +3,17 @@
 import bz2
 import gzip
 import json
+import time
+from pathlib import Path
 
 import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+from rich.console import Console
 
 from regard.config import ConfigError
+from regard.corpus import commands
 from regard.corpus.addresses import found_files
 from regard.corpus.plan import Planner
 from regard.corpus.reading import Asked, CorpusReader, Taken
@@ -210,3 +214,28 @@ def test_a_column_that_is_not_there_is_told_before_anything_is_computed(tiny, tm
         corpus("embed", tiny["embedder"], path, tmp_path / "out", files=FileOptions(column="n"))
     assert not [*(tmp_path / "out").glob("part-*")]
     assert text(tmp_path / "out") == ""
+
+
+@pytest.mark.parametrize("out", ["s3://bucket/out", "s3:/bucket/out", "memory://out"])
+def test_an_address_is_no_place_to_write_to(out, tiny, tmp_path, sentences, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = written(tmp_path / "a.txt", sentences, "txt")
+    with pytest.raises(ConfigError, match=r"a path of this machine.* then copy it there"):
+        corpus("embed", tiny["embedder"], path, out)
+    for command in (commands.dedupe, commands.mine):
+        given = [path] if command is commands.dedupe else [path, path]
+        own = {} if command is commands.dedupe else {"neighbours": 4}
+        with pytest.raises(ConfigError, match="then copy it there"):
+            command(*given, Path(out), threshold=0.9, kind="exact", console=Console(quiet=True), **own)
+    assert [each.name for each in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_a_file_that_is_named_twice_is_told_among_very_many_and_soon(tmp_path):
+    (tmp_path / "in").mkdir()
+    for number in range(12_000):
+        (tmp_path / "in" / f"{number:05d}.txt").touch()
+    begun = time.monotonic()
+    assert len(found_files([str(tmp_path / "in")], AS_NAMED)) == 12_000
+    with pytest.raises(ConfigError, match=r"07777\.txt is named twice"):
+        found_files([str(tmp_path / "in"), str(tmp_path / "in" / "07777.txt")], AS_NAMED)
+    assert time.monotonic() - begun < 20

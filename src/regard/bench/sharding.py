@@ -36,7 +36,8 @@ from regard.train.workload import Workload, workload_of
 TITLE = "A model cut by FSDP2 on one NVIDIA GPU, beside the same one whole"
 METHOD = (
     "GPT-2's large shape, 774 M weights, 16 blocks of 1,024 tokens a step, as frequent as words, bfloat16, "
-    "compiled layers, one rank; the first 50 losses held equal to 1e-3; theirs is the flat vector with captured steps."
+    "compiled layers, one rank; the first 50 losses held equal to 1e-3; theirs is the flat vector with "
+    "captured steps."
 )
 VOCABULARY, LONGEST, ROWS, LOSSES, STEPS = 50_257, 1024, 16, 50, 10
 RATE, WARMING = 1e-4, 20

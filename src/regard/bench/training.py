@@ -156,9 +156,7 @@ def padded(lengths: Sequence[int], longest: int, vocabulary: int) -> tuple[Tenso
     return ids, (torch.arange(longest)[None] < torch.tensor(lengths)[:, None]).long()
 
 
-def like_lengths(
-    mean: int, longest: int, slots: int, chance: np.random.Generator
-) -> tuple[list[int], int]:
+def like_lengths(mean: int, longest: int, slots: int, chance: np.random.Generator) -> tuple[list[int], int]:
     """A batch of sequences of like length, from the middle of many, and the width that they are padded to."""
     pool = sorted(drawn_lengths(mean, longest, 8 * slots, chance))
     width = -(-pool[len(pool) // 2] // 8) * 8
@@ -199,8 +197,8 @@ def masked(
     sides: Callable[[], tuple[HeadedConfig, Callable[[], nn.Module]]] = berts,
     alike: bool = False,
 ) -> Work:
-    """`alike`: their batches hold lengths that are nearly the same, as samplers by length make them, padded to
-    the longest of those; else any, padded to the longest there may be."""
+    """`alike`: their batches hold lengths that are nearly the same, as samplers by length make them, padded
+    to the longest of those; else any, padded to the longest there may be."""
     own, peer = sides()
     chance = np.random.default_rng(0)
     drawn = [drawn_lengths(mean, longest, slots, chance) for _ in range(BATCHES)]

@@ -7,6 +7,7 @@ opened is a stream of UTF-8 bytes, unpacked and recoded; a place in a file is a 
 import glob
 import hashlib
 import io
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ InputFormat = Format | Literal["parquet"]
 
 EXTRA = "pip install 'regard[scale]'"
 _MAGIC = "*?["
+_ADDRESS = re.compile(r"([a-zA-Z][\w+.-]+):/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +51,23 @@ def found_files(given: Sequence[str], options: FileOptions, but: Path | None = N
     files = [file for each in given for file in _found(each, options, but)]
     if not files:
         raise ConfigError(f"{', '.join(given)}: no files in it that are read")
-    twice = {file.address for number, file in enumerate(files) if file in files[:number]}
-    if twice and len(files) < 10_000:
-        raise ConfigError(f"{sorted(twice)[0]} is named twice: name each file once")
+    seen = set[str]()
+    for file in files:
+        if file.address in seen:
+            raise ConfigError(f"{file.address} is named twice: name each file once")
+        seen.add(file.address)
     return files
+
+
+def refuse_address(out: Path | str) -> None:
+    """Raise for an output that is no path: files are renamed and locked, which takes a file system. A path
+    that was made of an address has lost a slash."""
+    found = _ADDRESS.match(str(out))
+    if found:
+        raise ConfigError(
+            f"{out}: what is written must be a path of this machine, not an address ({found[1]}://): write "
+            "to a local or mounted folder, then copy it there"
+        )
 
 
 def _found(given: str, options: FileOptions, but: Path | None) -> Iterator[InputFile]:

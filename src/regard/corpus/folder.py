@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from regard.config import ConfigError
+from regard.corpus.addresses import refuse_address
 from regard.corpus.plan import Shard
 from regard.disk import full_disk, replace, write_text
 
@@ -59,6 +60,7 @@ class OutFolder:
     """A folder of shards, while it is written and later."""
 
     def __init__(self, path: Path | str) -> None:
+        refuse_address(path)
         self.path = Path(path)
         self.own = self.path / ".regard"
 

@@ -23,7 +23,7 @@ from rich.console import Console
 from regard import __version__
 from regard.config import ConfigError
 from regard.corpus import local
-from regard.corpus.addresses import InputFile, found_files
+from regard.corpus.addresses import InputFile, found_files, refuse_address
 from regard.corpus.folder import BAD, OVERWRITE, Done, OutFolder
 from regard.corpus.plan import Planner, Shard, stream_hash
 from regard.corpus.progress import Meter, shown
@@ -140,6 +140,7 @@ def run(
 ) -> Outcome:
     """Everything up to the manifest that says done."""
     console = console or Console(stderr=True)
+    refuse_address(out)
     folder = OutFolder(Path(out).absolute())
     settings.form  # noqa: B018  # what cannot be written is told first
     folder.refuse_foreign()
