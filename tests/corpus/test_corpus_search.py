@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from regard.meaning.index import SearchError
 from regard.meaning.nearest import nearest
 from regard.tasks.base.vectors import normalised
 from regard.tasks.embedding.embedder import open_embedder
+from regard.text import DataError
 from regard.text.phrasebook import phrases
 from tests.corpus.corpora import corpus, vectors
 
@@ -191,3 +194,42 @@ def test_near_duplicates_are_left_out_and_told(embedded, tmp_path):
     assert len(stay) + len(dropped) == len(texts)
     line = {f"{out.parent / 'a.txt'}:{n}": text for n, text in enumerate(texts, 1)}
     assert all(line[each["id"]].split() == line[each["of"]].split() for each in dropped)
+
+
+def found_texts(model, out, query):
+    page = io.StringIO()
+    how = {"top": 1, "kind": "exact", "index": None, "device": "cpu", "as_json": True}
+    meaning.search(model, out, [query], console=Console(file=page), **how)
+    return [(each["text"], each["id"]) for each in json.loads(page.getvalue())["hits"]]
+
+
+def test_texts_are_found_from_any_folder_by_the_names_that_were_given(tiny, embedded, tmp_path, monkeypatch):
+    _, texts = embedded
+    (tmp_path / "a.txt").write_text("".join(f"{each}\n" for each in texts[:50]), encoding="utf-8")
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    corpus("embed", tiny["embedder"], "a.txt", Path("out"))
+    monkeypatch.chdir(tmp_path / "other")
+    assert found_texts(tiny["embedder"], tmp_path / "out", texts[40]) == [(texts[40], "a.txt:41")]
+
+
+def test_texts_that_are_not_what_was_embedded_are_refused_by_name(tiny, embedded, tmp_path):
+    _, texts = embedded
+    path, out, console = tmp_path / "a.txt", tmp_path / "out", Console(quiet=True)
+    path.write_text("".join(f"{each}\n" for each in texts[:50]), encoding="utf-8")
+    corpus("embed", tiny["embedder"], path, out)
+    os.utime(path)
+    assert found_texts(tiny["embedder"], out, texts[40])[0][0] == texts[40]
+    path.write_text("".join(f"{each}\n" for each in texts[1:51]), encoding="utf-8")
+    given = {"threshold": 0.9, "kind": "exact", "console": console}
+    for asked in (
+        lambda: found_texts(tiny["embedder"], out, texts[40]),
+        lambda: commands.mine(out, out, tmp_path / "pairs.tsv", neighbours=4, **given),
+        lambda: commands.dedupe(out, tmp_path / "once.txt", **given),
+    ):
+        with pytest.raises(DataError, match=r"a\.txt: is not what it was .*embed it anew"):
+            asked()
+    path.unlink()
+    with pytest.raises(DataError, match=r"a\.txt: is gone from .*bring it back"):
+        found_texts(tiny["embedder"], out, texts[40])
+    assert not (tmp_path / "once.txt").exists()

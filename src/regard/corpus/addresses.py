@@ -31,11 +31,14 @@ _ADDRESS = re.compile(r"([a-zA-Z][\w+.-]+):/")
 @dataclass(frozen=True, slots=True)
 class InputFile:
     address: str
+    """As it was given; ids and errors say it."""
     format: InputFormat
     size: int
     """In bytes, as it lies there."""
     stamp: str
     """Another one when the file was written again, whether or not that changed it."""
+    path: str
+    """Where it lies, from whatever folder that is asked; of what is remote, its address."""
 
     @property
     def remote(self) -> bool:
@@ -94,9 +97,26 @@ def _found(given: str, options: FileOptions, but: Path | None) -> Iterator[Input
 
 
 def _local(path: Path, options: FileOptions) -> InputFile:
+    size, stamp = _stamped(path)
+    return InputFile(str(path), _format(str(path), options), size, stamp, str(path.absolute()))
+
+
+def _stamped(path: Path) -> tuple[int, str]:
     there = _lying(path).stat()
-    stamp = f"{there.st_size} {there.st_mtime_ns} {there.st_ctime_ns} {there.st_ino}"
-    return InputFile(str(path), _format(str(path), options), there.st_size, stamp)
+    return there.st_size, f"{there.st_size} {there.st_mtime_ns} {there.st_ctime_ns} {there.st_ino}"
+
+
+def stamp_of(file: InputFile) -> str | None:
+    """What a file's stamp is now; None where it is gone."""
+    try:
+        if not file.remote:
+            path = Path(file.path)
+            return None if _lying(path).is_dir() else _stamped(path)[1]
+        filesystem, there = _fsspec().core.url_to_fs(file.address)
+        filesystem.invalidate_cache()
+        return str(filesystem.ukey(there))
+    except FileNotFoundError:
+        return None
 
 
 def _remote(given: str, options: FileOptions) -> Iterator[InputFile]:
@@ -116,7 +136,7 @@ def _remote(given: str, options: FileOptions) -> Iterator[InputFile]:
             stamp = str(filesystem.ukey(each))
         except FileNotFoundError as error:
             raise DataError(Origin(address), "no such file", remedy="check the address") from error
-        yield InputFile(address, _format(address, options), int(about.get("size") or 0), stamp)
+        yield InputFile(address, _format(address, options), int(about.get("size") or 0), stamp, address)
 
 
 def _fsspec() -> Any:
@@ -141,7 +161,7 @@ def opened(file: InputFile, encoding: str = "utf-8") -> Iterator[io.BufferedRead
             raw = stack.enter_context(_opened_remote(file))
             stream = stack.enter_context(unpacked(raw, Path(file.address), file.size or None))
         else:
-            stream = stack.enter_context(open_bytes(file.address))
+            stream = stack.enter_context(open_bytes(file.path))
         yield stream if is_utf8(encoding) else recoded(stream, file.address, encoding)
 
 
@@ -152,7 +172,7 @@ def opened_as_it_is(file: InputFile) -> Iterator[Any]:
         with _opened_remote(file) as stream:
             yield stream
     else:
-        with _lying(Path(file.address)).open("rb") as stream:
+        with _lying(Path(file.path)).open("rb") as stream:
             yield stream
 
 
