@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import json
+import random
 import time
 from pathlib import Path
 
@@ -239,3 +240,47 @@ def test_a_file_that_is_named_twice_is_told_among_very_many_and_soon(tmp_path):
     with pytest.raises(ConfigError, match=r"07777\.txt is named twice"):
         found_files([str(tmp_path / "in"), str(tmp_path / "in" / "07777.txt")], AS_NAMED)
     assert time.monotonic() - begun < 20
+
+
+def rows_of(shards):
+    """Texts, and lines that are bad."""
+    return texts(shards), [
+        each.origin.line for shard in shards for each in shard if not isinstance(each, Taken)
+    ]
+
+
+QUOTES = [
+    "plain",
+    '5" pipe',
+    'say ""yes""',
+    '"two\nlines"',
+    '"a\nb\nc, and ""d"" e"',
+    '"a, b"',
+    '"closed" and more',
+    "",
+    'x" y "z',
+    '"one\n\xff line"',
+]
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_rows_of_a_csv_are_the_same_whatever_the_size_of_shards(width, tmp_path):
+    chance = random.Random(width)
+    for _ in range(30):
+        drawn = chance.choices(QUOTES, k=40)
+        if chance.random() < 0.3:
+            drawn.insert(chance.randrange(40), '"never closed')
+        rows = [",".join([cell] + ["n"] * (width - 1)) for cell in drawn]
+        head = ",".join(["text", "n"][:width])
+        (tmp_path / "a.csv").write_bytes("".join(f"{each}\n" for each in [head, *rows]).encode("latin-1"))
+        whole = rows_of(read([tmp_path / "a.csv"], tokens=100_000))
+        for tokens in (1, 3, 20):
+            assert rows_of(read([tmp_path / "a.csv"], tokens=tokens)) == whole
+
+
+def test_an_inch_sign_hides_no_newlines(tmp_path):
+    rows = ['5" pipe', *(f'"line {n}\nand ""another"", {n}"' for n in range(40))]
+    (tmp_path / "a.csv").write_text("text\n" + "".join(f"{each}\n" for each in rows))
+    for tokens in (1, 7, 20, 100_000):
+        found = texts(read([tmp_path / "a.csv"], tokens=tokens))
+        assert found == ['5" pipe', *(f'line {n}\nand "another", {n}' for n in range(40))]

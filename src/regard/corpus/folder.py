@@ -48,12 +48,12 @@ class Done:
     bad: Sequence[Mapping[str, Any]] = ()
 
 
-def _lock(file: IO[str]) -> None:
-    """Or an OSError; Windows has no such locks."""
+def lock(file: IO[str], *, wait: bool = False) -> None:
+    """For one process at a time: wait, or raise an OSError; Windows has no such locks."""
     if os.name == "posix":
         import fcntl
 
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 
 class OutFolder:
@@ -109,7 +109,7 @@ class OutFolder:
         self.own.mkdir(parents=True, exist_ok=True)
         with (self.own / "lock").open("w") as file:
             try:
-                _lock(file)
+                lock(file)
             except OSError as error:
                 raise ConfigError(
                     f"{self.path}: another process is writing here; wait for it, or name another folder"

@@ -27,7 +27,7 @@ from regard.corpus import local
 from regard.corpus.addresses import InputFile, found_files, refuse_address
 from regard.corpus.folder import BAD, OVERWRITE, Done, OutFolder
 from regard.corpus.plan import Planner, Shard, stream_hash
-from regard.corpus.progress import Meter, shown
+from regard.corpus.progress import Meter, shown, shown_planning
 from regard.corpus.reading import Asked
 from regard.corpus.work import Job
 from regard.disk import replace
@@ -210,7 +210,8 @@ def _begun(
     if settings.overwrite:
         folder.clear()
     planner = Planner(settings.asked, settings.shard_tokens)
-    shards, size = folder.write_plan(planner.shards(files))
+    with shown_planning(len(files)) as progress:
+        shards, size = folder.write_plan(planner.shards(files, progress))
     manifest = {
         "regard": __version__,
         "state": "working",
