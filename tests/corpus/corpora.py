@@ -11,7 +11,7 @@ from regard.corpus.running import CorpusSettings, Outcome, run
 
 def corpus(task: str, model: Path, inputs: Any, out: Path, **settings: Any) -> Outcome:
     given = [str(each) for each in (inputs if isinstance(inputs, list) else [inputs])]
-    how = CorpusSettings(task=task, model=model, device="cpu", **{"shard_tokens": 300, **settings})
+    how = CorpusSettings(task=task, model=model, **{"device": "cpu", "shard_tokens": 300, **settings})
     return run(given, out, how, Console(quiet=True))
 
 

@@ -3,13 +3,18 @@
 import bz2
 import gzip
 import json
+import random
+import time
+from pathlib import Path
 
 import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+from rich.console import Console
 
 from regard.config import ConfigError
+from regard.corpus import commands
 from regard.corpus.addresses import found_files
 from regard.corpus.plan import Planner
 from regard.corpus.reading import Asked, CorpusReader, Taken
@@ -210,3 +215,72 @@ def test_a_column_that_is_not_there_is_told_before_anything_is_computed(tiny, tm
         corpus("embed", tiny["embedder"], path, tmp_path / "out", files=FileOptions(column="n"))
     assert not [*(tmp_path / "out").glob("part-*")]
     assert text(tmp_path / "out") == ""
+
+
+@pytest.mark.parametrize("out", ["s3://bucket/out", "s3:/bucket/out", "memory://out"])
+def test_an_address_is_no_place_to_write_to(out, tiny, tmp_path, sentences, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = written(tmp_path / "a.txt", sentences, "txt")
+    with pytest.raises(ConfigError, match=r"a path of this machine.* then copy it there"):
+        corpus("embed", tiny["embedder"], path, out)
+    for command in (commands.dedupe, commands.mine):
+        given = [path] if command is commands.dedupe else [path, path]
+        own = {} if command is commands.dedupe else {"neighbours": 4}
+        with pytest.raises(ConfigError, match="then copy it there"):
+            command(*given, Path(out), threshold=0.9, kind="exact", console=Console(quiet=True), **own)
+    assert [each.name for each in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_a_file_that_is_named_twice_is_told_among_very_many_and_soon(tmp_path):
+    (tmp_path / "in").mkdir()
+    for number in range(12_000):
+        (tmp_path / "in" / f"{number:05d}.txt").touch()
+    begun = time.monotonic()
+    assert len(found_files([str(tmp_path / "in")], AS_NAMED)) == 12_000
+    with pytest.raises(ConfigError, match=r"07777\.txt is named twice"):
+        found_files([str(tmp_path / "in"), str(tmp_path / "in" / "07777.txt")], AS_NAMED)
+    assert time.monotonic() - begun < 20
+
+
+def rows_of(shards):
+    """Texts, and lines that are bad."""
+    return texts(shards), [
+        each.origin.line for shard in shards for each in shard if not isinstance(each, Taken)
+    ]
+
+
+QUOTES = [
+    "plain",
+    '5" pipe',
+    'say ""yes""',
+    '"two\nlines"',
+    '"a\nb\nc, and ""d"" e"',
+    '"a, b"',
+    '"closed" and more',
+    "",
+    'x" y "z',
+    '"one\n\xff line"',
+]
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_rows_of_a_csv_are_the_same_whatever_the_size_of_shards(width, tmp_path):
+    chance = random.Random(width)
+    for _ in range(30):
+        drawn = chance.choices(QUOTES, k=40)
+        if chance.random() < 0.3:
+            drawn.insert(chance.randrange(40), '"never closed')
+        rows = [",".join([cell] + ["n"] * (width - 1)) for cell in drawn]
+        head = ",".join(["text", "n"][:width])
+        (tmp_path / "a.csv").write_bytes("".join(f"{each}\n" for each in [head, *rows]).encode("latin-1"))
+        whole = rows_of(read([tmp_path / "a.csv"], tokens=100_000))
+        for tokens in (1, 3, 20):
+            assert rows_of(read([tmp_path / "a.csv"], tokens=tokens)) == whole
+
+
+def test_an_inch_sign_hides_no_newlines(tmp_path):
+    rows = ['5" pipe', *(f'"line {n}\nand ""another"", {n}"' for n in range(40))]
+    (tmp_path / "a.csv").write_text("text\n" + "".join(f"{each}\n" for each in rows))
+    for tokens in (1, 7, 20, 100_000):
+        found = texts(read([tmp_path / "a.csv"], tokens=tokens))
+        assert found == ['5" pipe', *(f'line {n}\nand "another", {n}' for n in range(40))]

@@ -1,6 +1,8 @@
 """The same by Ray: shards, workers that are killed, pipelines of others."""
 
+import itertools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -8,10 +10,32 @@ import sys
 import numpy as np
 import pytest
 
+from regard.corpus.on_ray import cores_each
 from tests.corpus.corpora import corpus, files, parts, vectors
 from tests.corpus.processes import started, wait_for, workers
 
 pytest.importorskip("ray")
+
+DYING = """
+import os, signal, sys
+from pathlib import Path
+from regard.corpus import CorpusSettings, on_ray, run
+
+class Dying(on_ray._Actor):
+    def _do(self, shard):
+        if shard.number == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super()._do(shard)
+
+on_ray._Actor = Dying
+how = CorpusSettings(
+    task="embed", model=Path(sys.argv[1]), device="cpu", shard_tokens=300, engine="ray", workers=2
+)
+try:
+    run([sys.argv[2]], sys.argv[3], how)
+except Exception as error:
+    print(type(error).__name__, error)
+"""
 
 FOREIGN = """
 import numpy, sys, warnings
@@ -49,3 +73,41 @@ def test_a_worker_stands_in_a_ray_pipeline(tiny, lines, tmp_path):
     subprocess.run([sys.executable, "-c", FOREIGN, *given], check=True, capture_output=True, timeout=300)
     assert np.array_equal(np.load(tmp_path / "found.npy"), vectors(tmp_path / "out"))
     assert parts(tmp_path / "out", "npy")
+
+
+def test_a_shard_that_kills_every_worker_of_ray_is_told_after_three(tiny, lines, tmp_path):
+    given = [str(tiny["embedder"]), str(lines), str(tmp_path / "out")]
+    done = subprocess.run(
+        [sys.executable, "-c", DYING, *given], check=True, capture_output=True, text=True, timeout=300
+    )
+    wanted = (
+        rf"WorkerError shard 1 \(from {re.escape(str(lines))}:\d+ on\) has cost 3 workers.*--shard-tokens"
+    )
+    assert re.fullmatch(wanted, done.stdout.splitlines()[-1]), done.stdout + done.stderr  # Ray talks, too
+    assert (tmp_path / "out" / ".regard" / "partial" / "begun-000001").stat().st_size == 4
+
+
+def test_what_a_worker_of_ray_raises_is_said_as_it_is(tiny, lines, tmp_path):
+    own = ("--engine", "ray", "--workers", "2", "--layer", "9")
+    with started("embed", tiny["embedder"], lines, tmp_path / "out", *own) as driver:
+        _, said = driver.communicate(timeout=300)
+    assert driver.returncode
+    assert said.splitlines()[-1].startswith(b"error: layer=9: there are 0")
+    assert b"Traceback" not in said
+
+
+def test_no_worker_asks_for_more_cores_than_a_machine_has():
+    assert cores_each([8], 1) == 8
+    assert cores_each([8], 3) == 2
+    assert cores_each([8, 8], 1) == 8
+    assert cores_each([4, 4, 4], 2) == 4
+    assert cores_each([2, 6], 2) == 3
+    assert cores_each([2, 6], 3) == 2
+    assert cores_each([5, 5, 5], 4) == 2
+    assert cores_each([1, 1], 8) == 1
+    assert cores_each([], 1) == 1
+    for machines in itertools.product(range(1, 7), repeat=3):
+        for count in range(1, sum(machines) + 1):
+            cores = cores_each(machines, count)
+            assert sum(each // cores for each in machines) >= count
+            assert sum(each // (cores + 1) for each in machines) < count

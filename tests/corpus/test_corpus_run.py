@@ -11,9 +11,11 @@ import pytest
 from rich.console import Console
 
 from regard.config import ConfigError
-from regard.corpus import local
+from regard.corpus import local, running
 from regard.corpus.folder import OutFolder
+from regard.corpus.work import ShardWork
 from regard.tasks.embedding.commands import embed
+from regard.text import DataError
 from tests.corpus.corpora import corpus, done, files, parts, vectors
 from tests.corpus.dying import die
 from tests.corpus.processes import lives, started, wait_for, workers
@@ -84,6 +86,48 @@ def test_another_model_input_or_setting_is_refused_unless_it_may_overwrite(tiny,
     before = files(out)
     corpus("embed", tiny["embedder"], lines, out, overwrite=True)
     assert files(out) != before
+    corpus("embed", tiny["embedder"], lines, tmp_path / "anew")
+    assert files(out) == files(tmp_path / "anew")
+
+
+def test_the_device_that_was_found_is_a_setting_like_any_other(tiny, lines, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    monkeypatch.setattr(running, "find_device", lambda wanted: "cpu" if wanted == "auto" else wanted)
+    found = corpus("embed", tiny["embedder"], lines, out, device="auto")
+    assert found.manifest["settings"]["device"] == "cpu"
+    assert corpus("embed", tiny["embedder"], lines, out, device="cpu").worked == 0
+    monkeypatch.setattr(running, "find_device", lambda wanted: "cuda" if wanted == "auto" else wanted)
+    with pytest.raises(ConfigError, match=r"device='cpu', not 'cuda'; .*--overwrite"):
+        corpus("embed", tiny["embedder"], lines, out, device="auto")
+
+
+def test_another_version_does_not_go_on_but_leaves_what_is_done(tiny, lines, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    corpus("embed", tiny["embedder"], lines, out)
+    monkeypatch.setattr(running, "__version__", "99.0")
+    assert corpus("embed", tiny["embedder"], lines, out).worked == 0
+    parts(out, "npy")[0].unlink()
+    with pytest.raises(ConfigError, match=r"begun by regard .*, this is 99\.0: .*--overwrite"):
+        corpus("embed", tiny["embedder"], lines, out)
+
+
+def test_a_file_that_is_written_while_it_is_read_ends_the_run(tiny, lines, tmp_path, monkeypatch):
+    out, before = tmp_path / "out", lines.read_bytes()
+    computed = ShardWork._computed
+
+    def writing(self, records, progress):
+        lines.write_bytes(before.replace(b"a", b"b"))
+        return computed(self, records, progress)
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(ShardWork, "_computed", writing)
+        with pytest.raises(DataError, match=r"lines\.txt: was written again while it was read"):
+            corpus("embed", tiny["embedder"], lines, out)
+    assert json.loads((out / "manifest.json").read_text())["state"] == "working"
+    with pytest.raises(ConfigError, match=r"lines\.txt is not what it was"):
+        corpus("embed", tiny["embedder"], lines, out)
+    lines.write_bytes(before)
+    corpus("embed", tiny["embedder"], lines, out)
     corpus("embed", tiny["embedder"], lines, tmp_path / "anew")
     assert files(out) == files(tmp_path / "anew")
 

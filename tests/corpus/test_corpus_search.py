@@ -2,6 +2,11 @@
 
 import io
 import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,8 +14,9 @@ from rich.console import Console
 
 from regard.config import ConfigError
 from regard.corpus import commands
+from regard.corpus import index as index_module
 from regard.corpus.dedupe import originals
-from regard.corpus.index import ShardedIndex, open_index
+from regard.corpus.index import ShardedIndex, _trained, open_index
 from regard.corpus.mining import mined
 from regard.corpus.vectors import ShardedVectors, text_of
 from regard.meaning import commands as meaning
@@ -18,6 +24,7 @@ from regard.meaning.index import SearchError
 from regard.meaning.nearest import nearest
 from regard.tasks.base.vectors import normalised
 from regard.tasks.embedding.embedder import open_embedder
+from regard.text import DataError
 from regard.text.phrasebook import phrases
 from tests.corpus.corpora import corpus, vectors
 
@@ -191,3 +198,138 @@ def test_near_duplicates_are_left_out_and_told(embedded, tmp_path):
     assert len(stay) + len(dropped) == len(texts)
     line = {f"{out.parent / 'a.txt'}:{n}": text for n, text in enumerate(texts, 1)}
     assert all(line[each["id"]].split() == line[each["of"]].split() for each in dropped)
+
+
+def found_texts(model, out, query):
+    page = io.StringIO()
+    how = {"top": 1, "kind": "exact", "index": None, "device": "cpu", "as_json": True}
+    meaning.search(model, out, [query], console=Console(file=page), **how)
+    return [(each["text"], each["id"]) for each in json.loads(page.getvalue())["hits"]]
+
+
+def test_texts_are_found_from_any_folder_by_the_names_that_were_given(tiny, embedded, tmp_path, monkeypatch):
+    _, texts = embedded
+    (tmp_path / "a.txt").write_text("".join(f"{each}\n" for each in texts[:50]), encoding="utf-8")
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    corpus("embed", tiny["embedder"], "a.txt", Path("out"))
+    monkeypatch.chdir(tmp_path / "other")
+    assert found_texts(tiny["embedder"], tmp_path / "out", texts[40]) == [(texts[40], "a.txt:41")]
+
+
+def test_texts_that_are_not_what_was_embedded_are_refused_by_name(tiny, embedded, tmp_path):
+    _, texts = embedded
+    path, out, console = tmp_path / "a.txt", tmp_path / "out", Console(quiet=True)
+    path.write_text("".join(f"{each}\n" for each in texts[:50]), encoding="utf-8")
+    corpus("embed", tiny["embedder"], path, out)
+    os.utime(path)
+    assert found_texts(tiny["embedder"], out, texts[40])[0][0] == texts[40]
+    path.write_text("".join(f"{each}\n" for each in texts[1:51]), encoding="utf-8")
+    given = {"threshold": 0.9, "kind": "exact", "console": console}
+    for asked in (
+        lambda: found_texts(tiny["embedder"], out, texts[40]),
+        lambda: commands.mine(out, out, tmp_path / "pairs.tsv", neighbours=4, **given),
+        lambda: commands.dedupe(out, tmp_path / "once.txt", **given),
+    ):
+        with pytest.raises(DataError, match=r"a\.txt: is not what it was .*embed it anew"):
+            asked()
+    path.unlink()
+    with pytest.raises(DataError, match=r"a\.txt: is gone from .*bring it back"):
+        found_texts(tiny["embedder"], out, texts[40])
+    assert not (tmp_path / "once.txt").exists()
+
+
+def near_copies(count, apart, width=16):
+    """Groups of vectors that are nearly the same, and others."""
+    chance = np.random.default_rng(3)
+    many = np.repeat(chance.normal(size=(2, width)), count, axis=0)
+    rows = np.concatenate([many + 1e-3 * chance.normal(size=many.shape), chance.normal(size=(apart, width))])
+    return Plain(rows[chance.permutation(len(rows))])
+
+
+@pytest.mark.parametrize("kind", ["ivfpq", "hnsw", "by later ones first"])
+def test_by_an_index_one_of_very_many_copies_stays(kind, monkeypatch):
+    """More than an index is asked for at first, and some of them are left out already."""
+    rows = near_copies(200, 60)
+    wanted = kept_by_hand(rows.rows.astype(np.float64), 0.99)
+    assert (np.array(wanted) == np.arange(460)).sum() == 62
+    if kind == "by later ones first":
+        index = LatestFirst(rows, "ivfpq")
+    else:
+        faiss = pytest.importorskip("faiss")
+        whole = _trained(faiss, rows, kind)
+        whole.add(rows.rows.astype(np.float32))
+        index = ShardedIndex(rows, kind, ((0, whole),))
+    of, cosines = originals(index, 0.99)
+    assert of.tolist() == wanted
+    copies = of != np.arange(460)
+    assert (cosines[copies] >= 0.99).all()
+    assert (cosines[~copies] == 1).all()
+
+
+class LatestFirst(ShardedIndex):
+    """As an index may do: of neighbours that are about as near, the later rows."""
+
+    def search(self, queries, k):
+        cosines = queries @ self.vectors.rows.T
+        coarse = np.round(cosines, 2)
+        order = np.stack([np.lexsort((-np.arange(len(each)), -each))[:k] for each in coarse])
+        return order, np.take_along_axis(cosines, order, axis=1)
+
+
+def test_rows_that_many_are_near_to_are_compared_with_all_that_stay():
+    """A cloud in which most neighbours were left out for something that is too far away."""
+    chance = np.random.default_rng(5)
+    rows = Plain(np.ones((400, 6)) + 0.25 * chance.normal(size=(400, 6)))
+    wanted = kept_by_hand(rows.rows.astype(np.float64), 0.97)
+    assert 10 < (np.array(wanted) == np.arange(400)).sum() < 200
+    of, _ = originals(LatestFirst(rows, "ivfpq"), 0.97)
+    assert (of == np.arange(400)).tolist() == (np.array(wanted) == np.arange(400)).tolist()
+
+
+@pytest.mark.parametrize("kind", ["ivfpq", "hnsw"])
+def test_mining_and_dedupe_by_an_index_are_those_of_the_exact_search(kind, embedded):
+    pytest.importorskip("faiss")
+    found = ShardedVectors(embedded[0])
+    index, exact = open_index(found, kind, part_rows=150), ShardedIndex(found, "exact")
+    mine, plain = (mined(each, each, neighbours=4, threshold=1.0) for each in (index, exact))
+    pairs = [{*zip(each.sources.tolist(), each.targets.tolist(), strict=True)} for each in (mine, plain)]
+    assert len(pairs[0] & pairs[1]) > 0.9 * len(pairs[1])
+    assert originals(index, 0.999999)[0].tolist() == originals(exact, 0.999999)[0].tolist()
+
+
+def test_two_that_search_for_the_first_time_at_once_build_one_index(embedded, tmp_path):
+    pytest.importorskip("faiss")
+    out = tmp_path / "out"
+    shutil.copytree(embedded[0], out, ignore=shutil.ignore_patterns("index-*"))
+    command = [sys.executable, "-c", BUILD, str(out)]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
+    said = [each.communicate(timeout=300) for each in both]
+    assert [each.returncode for each in both] == [0, 0], said
+    assert sorted(each.count(b"index:") for each, _ in said) == [0, 4]
+    assert not [*(out / ".regard").rglob("*.partial")]
+    built = {each.name for each in (out / ".regard" / "index-ivfpq").iterdir()}
+    assert built == {*(f"part-{number:05d}.faiss" for number in range(4)), "index.json", "lock"}
+
+
+BUILD = """
+import sys
+from regard.corpus.index import open_index
+from regard.corpus.vectors import ShardedVectors
+index = open_index(ShardedVectors(sys.argv[1]), "ivfpq", print, part_rows=150)
+assert index.recall > 0.9
+"""
+
+
+def test_an_index_is_read_whole_only_where_its_files_are_others(embedded, tmp_path, monkeypatch):
+    pytest.importorskip("faiss")
+    out = tmp_path / "out"
+    shutil.copytree(embedded[0], out, ignore=shutil.ignore_patterns("index-*"))
+    open_index(ShardedVectors(out), "ivfpq", part_rows=150)
+    read, digest = [], index_module._digest
+    monkeypatch.setattr(index_module, "_digest", lambda path: read.append(path.name) or digest(path))
+    open_index(ShardedVectors(out), "ivfpq", part_rows=150)
+    assert read == []
+    os.utime(out / ".regard" / "index-ivfpq" / "part-00002.faiss")
+    open_index(ShardedVectors(out), "ivfpq", part_rows=150)
+    assert read == ["part-00002.faiss"]

@@ -7,6 +7,7 @@ opened is a stream of UTF-8 bytes, unpacked and recoded; a place in a file is a 
 import glob
 import hashlib
 import io
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -24,16 +25,20 @@ InputFormat = Format | Literal["parquet"]
 
 EXTRA = "pip install 'regard[scale]'"
 _MAGIC = "*?["
+_ADDRESS = re.compile(r"([a-zA-Z][\w+.-]+):/")
 
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
     address: str
+    """As it was given; ids and errors say it."""
     format: InputFormat
     size: int
     """In bytes, as it lies there."""
     stamp: str
     """Another one when the file was written again, whether or not that changed it."""
+    path: str
+    """Where it lies, from whatever folder that is asked; of what is remote, its address."""
 
     @property
     def remote(self) -> bool:
@@ -49,10 +54,23 @@ def found_files(given: Sequence[str], options: FileOptions, but: Path | None = N
     files = [file for each in given for file in _found(each, options, but)]
     if not files:
         raise ConfigError(f"{', '.join(given)}: no files in it that are read")
-    twice = {file.address for number, file in enumerate(files) if file in files[:number]}
-    if twice and len(files) < 10_000:
-        raise ConfigError(f"{sorted(twice)[0]} is named twice: name each file once")
+    seen = set[str]()
+    for file in files:
+        if file.address in seen:
+            raise ConfigError(f"{file.address} is named twice: name each file once")
+        seen.add(file.address)
     return files
+
+
+def refuse_address(out: Path | str) -> None:
+    """Raise for an output that is no path: files are renamed and locked, which takes a file system. A path
+    that was made of an address has lost a slash."""
+    found = _ADDRESS.match(str(out))
+    if found:
+        raise ConfigError(
+            f"{out}: what is written must be a path of this machine, not an address ({found[1]}://): write "
+            "to a local or mounted folder, then copy it there"
+        )
 
 
 def _found(given: str, options: FileOptions, but: Path | None) -> Iterator[InputFile]:
@@ -79,9 +97,26 @@ def _found(given: str, options: FileOptions, but: Path | None) -> Iterator[Input
 
 
 def _local(path: Path, options: FileOptions) -> InputFile:
+    size, stamp = _stamped(path)
+    return InputFile(str(path), _format(str(path), options), size, stamp, str(path.absolute()))
+
+
+def _stamped(path: Path) -> tuple[int, str]:
     there = _lying(path).stat()
-    stamp = f"{there.st_size} {there.st_mtime_ns} {there.st_ctime_ns} {there.st_ino}"
-    return InputFile(str(path), _format(str(path), options), there.st_size, stamp)
+    return there.st_size, f"{there.st_size} {there.st_mtime_ns} {there.st_ctime_ns} {there.st_ino}"
+
+
+def stamp_of(file: InputFile) -> str | None:
+    """What a file's stamp is now; None where it is gone."""
+    try:
+        if not file.remote:
+            path = Path(file.path)
+            return None if _lying(path).is_dir() else _stamped(path)[1]
+        filesystem, there = _fsspec().core.url_to_fs(file.address)
+        filesystem.invalidate_cache()
+        return str(filesystem.ukey(there))
+    except FileNotFoundError:
+        return None
 
 
 def _remote(given: str, options: FileOptions) -> Iterator[InputFile]:
@@ -101,7 +136,7 @@ def _remote(given: str, options: FileOptions) -> Iterator[InputFile]:
             stamp = str(filesystem.ukey(each))
         except FileNotFoundError as error:
             raise DataError(Origin(address), "no such file", remedy="check the address") from error
-        yield InputFile(address, _format(address, options), int(about.get("size") or 0), stamp)
+        yield InputFile(address, _format(address, options), int(about.get("size") or 0), stamp, address)
 
 
 def _fsspec() -> Any:
@@ -126,7 +161,7 @@ def opened(file: InputFile, encoding: str = "utf-8") -> Iterator[io.BufferedRead
             raw = stack.enter_context(_opened_remote(file))
             stream = stack.enter_context(unpacked(raw, Path(file.address), file.size or None))
         else:
-            stream = stack.enter_context(open_bytes(file.address))
+            stream = stack.enter_context(open_bytes(file.path))
         yield stream if is_utf8(encoding) else recoded(stream, file.address, encoding)
 
 
@@ -137,7 +172,7 @@ def opened_as_it_is(file: InputFile) -> Iterator[Any]:
         with _opened_remote(file) as stream:
             yield stream
     else:
-        with _lying(Path(file.address)).open("rb") as stream:
+        with _lying(Path(file.path)).open("rb") as stream:
             yield stream
 
 

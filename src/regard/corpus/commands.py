@@ -6,6 +6,7 @@ from typing import Any, cast
 from rich.console import Console
 
 from regard.corpus import mining
+from regard.corpus.addresses import refuse_address
 from regard.corpus.dedupe import dedupe as dedupe_index
 from regard.corpus.index import choose, open_index
 from regard.corpus.running import SHARD_TOKENS, CorpusSettings, run
@@ -63,6 +64,7 @@ def answer(**given: Any) -> None:
 def mine(
     sources: Path, targets: Path, out: Path, *, neighbours: int, threshold: float, kind: str, console: Console
 ) -> None:
+    refuse_address(out)
     count = mining.mine(
         sources, targets, out, neighbours=neighbours, threshold=threshold, kind=kind, console=console
     )
@@ -70,6 +72,7 @@ def mine(
 
 
 def dedupe(vectors: Path, out: Path, *, threshold: float, kind: str, console: Console) -> None:
+    refuse_address(out)
     found = ShardedVectors(vectors)
     index = open_index(found, choose(len(found), kind)[0], lambda line: say(console, line))
     kept, dropped = dedupe_index(index, out, threshold)

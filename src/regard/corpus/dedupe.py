@@ -21,22 +21,21 @@ from regard.tasks.base.vectors import Rows, products, uncertainty
 
 _BLOCK = 2048
 _NEAR = 64
-"""Neighbours of a record that an index is asked for."""
+"""Neighbours of a record that an index is asked for at first."""
 
 
 def originals(index: ShardedIndex, threshold: float, block: int = _BLOCK) -> tuple[Rows, Scores]:
     """For each row the earlier one that it duplicates, or itself; and their cosine."""
     if not 0 < threshold <= 1:
         raise ConfigError(f"--threshold {threshold:g}: a cosine from 0 to 1")
+    if index.kind != "exact":
+        return _by_index(index, threshold, block)
     vectors: Any = index.vectors
     rows = len(vectors)
     of, cosines = np.arange(rows), np.ones(rows)
     for start in range(0, rows, block):
         stop = min(start + block, rows)
-        if index.kind == "exact":
-            left, right = _near(index, of, start, stop, threshold, block)
-        else:
-            left, right = _listed(index, start, stop)
+        left, right = _near(index, of, start, stop, threshold, block)
         exact = products(vectors[left], np.arange(len(left)), vectors[right], np.arange(len(right)))
         near = exact >= threshold
         order = np.lexsort((right[near], left[near]))
@@ -66,11 +65,32 @@ def _near(
     return np.concatenate(left), np.concatenate(right)
 
 
-def _listed(index: ShardedIndex, start: int, stop: int) -> tuple[Rows, Rows]:
-    rows, _ = index.search(index.vectors[start:stop], _NEAR)
-    left = np.repeat(np.arange(start, stop), rows.shape[1])
-    earlier = rows.reshape(-1) < left
-    return left[earlier], rows.reshape(-1)[earlier]
+def _by_index(index: ShardedIndex, threshold: float, block: int) -> tuple[Rows, Scores]:
+    """The same by an index: of a row that has many neighbours as near as that, all of them may be later ones,
+    or have been left out. So what those are duplicates of is compared too, and more are asked for while
+    there may be more."""
+    vectors: Any = index.vectors
+    rows = len(vectors)
+    of, cosines = np.arange(rows), np.ones(rows)
+    for start in range(0, rows, block):
+        stop = min(start + block, rows)
+        own = vectors[start:stop]
+        found, near = index.search(own, _NEAR)
+        for row in range(start, stop):
+            mine, k = own[row - start : row - start + 1], _NEAR
+            listed, scores = found[row - start], near[row - start]
+            while True:
+                earlier = listed[listed < row]
+                stay = np.unique(of[earlier])
+                exact = products(mine, np.zeros(len(stay), np.int64), vectors[stay], np.arange(len(stay)))
+                close = np.flatnonzero(exact >= threshold)
+                if len(close):
+                    of[row], cosines[row] = stay[close[0]], exact[close[0]]
+                if len(close) or k >= rows or scores.min() < threshold:
+                    break
+                k = min(4 * k, rows)
+                (listed,), (scores,) = index.search(mine, k)
+    return of, cosines
 
 
 def dedupe(index: ShardedIndex, out: Path, threshold: float) -> tuple[int, int]:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from regard.config import ConfigError
+from regard.corpus.addresses import refuse_address
 from regard.corpus.plan import Shard
 from regard.disk import full_disk, replace, write_text
 
@@ -47,18 +48,19 @@ class Done:
     bad: Sequence[Mapping[str, Any]] = ()
 
 
-def _lock(file: IO[str]) -> None:
-    """Or an OSError; Windows has no such locks."""
+def lock(file: IO[str], *, wait: bool = False) -> None:
+    """For one process at a time: wait, or raise an OSError; Windows has no such locks."""
     if os.name == "posix":
         import fcntl
 
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 
 class OutFolder:
     """A folder of shards, while it is written and later."""
 
     def __init__(self, path: Path | str) -> None:
+        refuse_address(path)
         self.path = Path(path)
         self.own = self.path / ".regard"
 
@@ -107,7 +109,7 @@ class OutFolder:
         self.own.mkdir(parents=True, exist_ok=True)
         with (self.own / "lock").open("w") as file:
             try:
-                _lock(file)
+                lock(file)
             except OSError as error:
                 raise ConfigError(
                     f"{self.path}: another process is writing here; wait for it, or name another folder"
@@ -147,6 +149,14 @@ class OutFolder:
         folder.mkdir(parents=True, exist_ok=True)
         with full_disk(path):
             replace(path, save, partial=folder / f"{path.name}.{platform.node()}.{os.getpid()}")
+
+    def begin(self, number: int) -> int:
+        """How many workers have begun this shard in this run, with the one that says so."""
+        folder = self.own / "partial"
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / f"begun-{number:06d}").open("ab") as file:
+            file.write(b".")
+            return file.tell()
 
     def mark(self, done: Done) -> None:
         """Say that a shard is done: its files are there."""

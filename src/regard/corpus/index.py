@@ -5,11 +5,13 @@
 
 What either finds are candidates: they are scored again, exactly, from the vectors themselves. Lists and
 quantisers are trained on a sample. How many of the ten true neighbours are found is measured on another
-sample, against the exact search, and kept in `index.json`. A part that is there is not built again.
+sample, against the exact search, and kept in `index.json`. A part that is there is not built again; of two
+processes that want the same index, one builds it and the other waits.
 """
 
 import hashlib
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +21,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from regard.corpus.folder import lock
 from regard.corpus.vectors import ShardedVectors
 from regard.disk import replace, write_text
 from regard.meaning.graph import BUILD_WIDTH, LINKS, has_faiss
@@ -100,37 +103,51 @@ def open_index(
         "rows": len(vectors),
         "part_rows": part_rows,
     }
-    before = _about(folder)
-    if any(before.get(name) != value for name, value in about.items()):
-        before = {}
-        for path in folder.glob("*.faiss"):
+    names = [f"part-{number:05d}.faiss" for number in range(-(-len(vectors) // part_rows))]
+    known = _about(folder, about)
+    if "recall_at_10" not in known or not all((folder / name).exists() for name in names):
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "lock").open("w") as file:  # a second one waits, and finds it built
+            lock(file, wait=True)
+            _build(vectors, kind, folder, about, names, say)
+        known = _about(folder, about)
+    parts = _opened(folder, known, names, kind, part_rows)
+    return ShardedIndex(vectors, kind, parts, known["recall_at_10"])
+
+
+def _build(
+    vectors: ShardedVectors,
+    kind: Kind,
+    folder: Path,
+    about: dict[str, Any],
+    names: list[str],
+    say: Callable[[str], object],
+) -> None:
+    """What is not there yet."""
+    known = _about(folder, about)
+    if not known:
+        for path in folder.glob("*.faiss*"):
             path.unlink()
-    digests: dict[str, str] = dict(before.get("digests", {}))
-    faiss = import_module("faiss")
-    trained = None
-    for start in range(0, len(vectors), part_rows):
-        path = folder / f"part-{start // part_rows:05d}.faiss"
-        if path.exists() and path.name in digests:
+    files: dict[str, Any] = dict(known.get("files", {}))
+    faiss, part_rows, trained = import_module("faiss"), about["part_rows"], None
+    for number, name in enumerate(names):
+        start = number * part_rows
+        path = folder / name
+        if path.exists() and name in files:
             continue
         trained = trained or _trained(faiss, vectors, kind)
         own = faiss.clone_index(trained)
         for row in range(start, min(start + part_rows, len(vectors)), 1 << 15):
             own.add(vectors[row : min(row + (1 << 15), start + part_rows)])
-        replace(path, partial(_write, faiss, own))
-        digests[path.name] = _digest(path)
-        write_text(folder / "index.json", json.dumps({**about, "digests": digests}, indent=1))
+        replace(path, partial(_write, faiss, own), partial=path.with_name(f"{name}.{os.getpid()}"))
+        files[name] = {"stamp": _stamp(path), "sha256": _digest(path)}
+        known = {**about, "files": files}
+        write_text(folder / "index.json", json.dumps(known, indent=1))
         say(f"index: {min(start + part_rows, len(vectors)):,} of {len(vectors):,} rows")
-    parts = tuple(
-        (number * part_rows, _mapped(faiss, folder / name, digest, kind))
-        for number, (name, digest) in enumerate(sorted(digests.items()))
-    )
-    recall = before.get("recall_at_10")
-    if recall is None:
+    if "recall_at_10" not in known:
+        parts = _opened(folder, known, names, kind, part_rows)
         recall = measured_recall(ShardedIndex(vectors, kind, parts))
-        write_text(
-            folder / "index.json", json.dumps({**about, "digests": digests, "recall_at_10": recall}, indent=1)
-        )
-    return ShardedIndex(vectors, kind, parts, recall)
+        write_text(folder / "index.json", json.dumps({**known, "recall_at_10": recall}, indent=1))
 
 
 def measured_recall(index: ShardedIndex) -> float:
@@ -173,12 +190,14 @@ def _trained(faiss: Any, vectors: ShardedVectors, kind: Kind) -> Any:
     return index
 
 
-def _about(folder: Path) -> dict[str, Any]:
+def _about(folder: Path, wanted: dict[str, Any]) -> dict[str, Any]:
+    """What index.json says, if it is of these vectors; else nothing."""
     try:
         found = json.loads((folder / "index.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    same = isinstance(found, dict) and all(found.get(name) == value for name, value in wanted.items())
+    return found if same else {}
 
 
 def _write(faiss: Any, index: Any, path: Path) -> None:
@@ -190,14 +209,29 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _mapped(faiss: Any, path: Path, digest: str, kind: Kind) -> Any:
-    """Only the very file that was written: faiss trusts what it reads."""
-    if _digest(path) != digest:
+def _stamp(path: Path) -> list[int]:
+    there = path.stat()
+    return [there.st_size, there.st_mtime_ns]
+
+
+def _opened(
+    folder: Path, known: dict[str, Any], names: list[str], kind: Kind, part_rows: int
+) -> tuple[tuple[int, Any], ...]:
+    return tuple(
+        (number * part_rows, _mapped(folder / name, known["files"][name], kind))
+        for number, name in enumerate(names)
+    )
+
+
+def _mapped(path: Path, written: dict[str, Any], kind: Kind) -> Any:
+    """Only the very file that was written: faiss trusts what it reads. One of another size or time (a copy)
+    is read whole to see that."""
+    if _stamp(path) != written["stamp"] and _digest(path) != written["sha256"]:
         raise SearchError(
             f"{path} is not the file that was saved; delete {path.parent} to have it built again"
         )
-    flags = faiss.IO_FLAG_MMAP if kind == "ivfpq" else getattr(faiss, "IO_FLAG_MMAP_IFC", 0)
-    found = faiss.read_index(str(path), flags)
+    faiss = import_module("faiss")
+    found = faiss.read_index(str(path), faiss.IO_FLAG_MMAP if kind == "ivfpq" else faiss.IO_FLAG_MMAP_IFC)
     if kind == "hnsw":
         found.hnsw.efSearch = 256
     return found

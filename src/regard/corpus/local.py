@@ -126,13 +126,18 @@ class _Pool:
     def _lost(self, shard: Shard, process: Any) -> Shard:
         self._killed[shard.number] += 1
         if self._killed[shard.number] >= LIVES:
-            first = shard.stretches[0]
-            where = f"{self._job.files[first.file].address}:{first.line}"
-            raise WorkerError(
-                f"shard {shard.number} (from {where} on) has cost {LIVES} workers, the last one ended with "
-                f"{process.exitcode}: is memory short? take fewer workers, or smaller shards, --shard-tokens"
-            )
+            raise WorkerError(killing(self._job, shard, f"the last one ended with {process.exitcode}"))
         return shard
+
+
+def killing(job: Job, shard: Shard, how: str) -> str:
+    """What is said of a shard that workers die of."""
+    first = shard.stretches[0]
+    where = f"{job.files[first.file].address}:{first.line}"
+    return (
+        f"shard {shard.number} (from {where} on) has cost {LIVES} workers, {how}: is memory short? "
+        "take fewer workers, or smaller shards, --shard-tokens"
+    )
 
 
 def _serve(connection: Any, job: Job) -> None:
@@ -146,14 +151,14 @@ def _serve(connection: Any, job: Job) -> None:
     except (EOFError, KeyboardInterrupt, BrokenPipeError):
         pass
     except Exception as error:
-        connection.send(("error", _sendable(error)))
+        connection.send(("error", sendable(error)))
 
 
 def _sender(connection: Any) -> Callable[[int], None]:
     return lambda count: connection.send(("progress", count))
 
 
-def _sendable(error: Exception) -> Exception:
+def sendable(error: Exception) -> Exception:
     """The error itself, where it can be sent; else what it says."""
     import pickle
 

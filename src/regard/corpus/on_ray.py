@@ -3,20 +3,26 @@
     shards -> from_items -> map_batches(an actor that holds the model) -> what is done
 
 A worker reads its shard and writes its file itself, so what goes through Ray is small, and memory stays as it
-is. Ray starts a worker that has died anew, and gives its shard to another. Input, model and output must be
-where all machines see them.
+is. Ray starts a worker that has died anew, and gives its shard to another, for ever: so the folder counts who
+has begun a shard, and one that has killed three is told, as by local.py. What a worker raises comes back as
+what it has done. Input, model and output must be where all machines see them.
 """
 
 import logging
 import os
+import pickle
 import warnings
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from regard.config import ConfigError
 from regard.corpus.addresses import EXTRA
-from regard.corpus.folder import Done
+from regard.corpus.folder import Done, OutFolder
+from regard.corpus.local import LIVES, WorkerError, killing, sendable
 from regard.corpus.plan import Shard
 from regard.corpus.reading import Stretch
 from regard.corpus.work import Job, ShardWork
@@ -29,14 +35,59 @@ _QUIETLY = {
 }
 
 
-def run_on_ray(job: Job, shards: Iterable[Shard], workers: int | None, address: str | None) -> Iterator[Done]:
-    """Shards as they are done."""
+class Cluster:
+    """Ray, running."""
+
+    def __init__(self, ray: Any) -> None:
+        self._ray = ray
+
+    def device(self, wanted: str) -> str:
+        """auto is the GPUs of the cluster, if it has some."""
+        gpus = self._ray.cluster_resources().get("GPU", 0) > 0
+        if wanted == "auto":
+            return "cuda" if gpus else "cpu"
+        if wanted.partition(":")[0] == "cuda" and not gpus:
+            raise ConfigError(f"--device {wanted}: no machine of the Ray cluster has a GPU; choose cpu")
+        return wanted
+
+    def run(self, job: Job, shards: Iterable[Shard], workers: int | None) -> Iterator[Done]:
+        """Shards as they are done."""
+        have = [each["Resources"] for each in self._ray.nodes() if each["Alive"]]
+        on_gpu = job.device.startswith("cuda")
+        device = "cuda" if on_gpu else job.device  # Ray shows each worker its own GPU only
+        count = workers or (int(sum(each.get("GPU", 0) for each in have)) if on_gpu else 1)
+        share = cores_each([int(each.get("CPU", 0)) for each in have], count)
+        context = self._ray.data.DataContext.get_current()
+        context.enable_progress_bars = False
+        context.execution_options.verbose_progress = False
+        rows = [{"number": each.number, "bytes": each.bytes, "stretches": _plain(each)} for each in shards]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            data = self._ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
+                _Actor,
+                fn_constructor_args=(replace(job, device=device, threads=None if on_gpu else share),),
+                batch_size=1,
+                batch_format="numpy",
+                compute=self._ray.data.ActorPoolStrategy(size=min(count, len(rows))),
+                num_cpus=1 if on_gpu else share,
+                num_gpus=1 if on_gpu else 0,
+            )
+            for row in data.iter_rows():
+                found = pickle.loads(row["done"])
+                if isinstance(found, Exception):
+                    raise found
+                yield found
+
+
+@contextmanager
+def cluster(address: str | None, workers: int | None) -> Iterator[Cluster]:
+    """Ray, started; what was started here ends here."""
     ray = _import_ray()
     ours = not ray.is_initialized()
     if ours:
         _start(ray, address, workers)
     try:
-        yield from _mapped(ray, job, shards, workers)
+        yield Cluster(ray)
     finally:
         if ours:
             ray.shutdown()
@@ -64,54 +115,46 @@ def _start(ray: Any, address: str | None, workers: int | None) -> None:
     ray.init(address="local", num_cpus=max(cores, workers or 1), include_dashboard=False, **quiet)
 
 
-def _mapped(ray: Any, job: Job, shards: Iterable[Shard], workers: int | None) -> Iterator[Done]:
-    have = ray.cluster_resources()
-    gpus, cpus = int(have.get("GPU", 0)), int(have.get("CPU", 1))
-    on_gpu = gpus > 0 and job.device in ("auto", "cuda")
-    count = workers or (gpus if on_gpu else 1)
-    share = max(cpus // count, 1)
-    context = ray.data.DataContext.get_current()
-    context.enable_progress_bars = False
-    context.execution_options.verbose_progress = False
-    rows = [{"number": each.number, "bytes": each.bytes, "stretches": _plain(each)} for each in shards]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        data = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
-            _Actor,
-            fn_constructor_args=(replace(job, threads=None if on_gpu else share),),
-            batch_size=1,
-            batch_format="numpy",
-            compute=ray.data.ActorPoolStrategy(size=min(count, len(rows))),
-            num_cpus=1 if on_gpu else share,
-            num_gpus=1 if on_gpu else 0,
-        )
-        for row in data.iter_rows():
-            yield Done(**{**_unpacked(row["done"]), "number": int(row["number"])})
+def cores_each(machines: Sequence[int], count: int) -> int:
+    """The most cores that each of `count` workers can have: none gets cores of two machines."""
+    for cores in range(max(sum(machines) // count, 1), 1, -1):
+        if sum(each // cores for each in machines) >= count:
+            return cores
+    return 1
 
 
 def _plain(shard: Shard) -> list[int]:
     return [number for each in shard.stretches for number in (each.file, each.start, each.length, each.line)]
 
 
-def _unpacked(text: Any) -> dict[str, Any]:
-    import json
-
-    plain = json.loads(str(text))
-    return {**plain, "files": tuple(plain["files"])}
-
-
 class _Actor:
     """What holds the model, on the side of Ray."""
 
     def __init__(self, job: Job) -> None:
-        self._work = ShardWork(job)
+        self._job, self._folder = job, OutFolder(job.out)
+        self._work: ShardWork | None = None
+        """Opened for the first shard, which counts whom that kills."""
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        import json
-
-        done = []
-        for number, size, flat in zip(batch["number"], batch["bytes"], batch["stretches"], strict=True):
+        found = np.empty(len(batch["number"]), dtype=object)
+        columns = (batch["number"], batch["bytes"], batch["stretches"])
+        for place, (number, size, flat) in enumerate(zip(*columns, strict=True)):
             numbers = [int(each) for each in flat]
             stretches = tuple(Stretch(*numbers[at : at + 4]) for at in range(0, len(numbers), 4))
-            done.append(json.dumps(asdict(self._work.do(Shard(int(number), int(size), stretches)))))
-        return {"number": batch["number"], "done": done}
+            found[place] = pickle.dumps(self._done(Shard(int(number), int(size), stretches)))
+        return {"number": batch["number"], "done": found}
+
+    def _done(self, shard: Shard) -> Done | Exception:
+        if (there := self._folder.done(shard.number)) is not None:
+            return there
+        if self._folder.begin(shard.number) > LIVES:
+            return WorkerError(killing(self._job, shard, "the last one ended"))
+        try:
+            return self._do(shard)
+        except Exception as error:
+            return sendable(error)
+
+    def _do(self, shard: Shard) -> Done:
+        if self._work is None:
+            self._work = ShardWork(self._job)
+        return self._work.do(shard)

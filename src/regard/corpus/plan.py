@@ -10,9 +10,13 @@ end at about the same time. One pass over the input finds the cuts; its bytes ar
 import hashlib
 import io
 import json
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
+
+import numpy as np
 
 from regard.config import ConfigError
 from regard.corpus.addresses import InputFile, content_hash, opened, opened_as_it_is
@@ -21,7 +25,7 @@ from regard.tasks.base.formats import FileOptions
 from regard.tasks.base.sources import SEPARATORS
 from regard.text import DataError
 from regard.text.files import LONGEST, scan_stream
-from regard.text.tables import json_objects, split_plain, split_quoted
+from regard.text.tables import Row, json_objects, numbered_quoted, split_plain
 
 BYTES_A_TOKEN = 4
 """About, of text in UTF-8; what was read is counted later."""
@@ -67,20 +71,22 @@ class Planner:
         self.files: list[PlannedFile] = []
 
     def shards(
-        self, files: Sequence[InputFile], progress: Callable[[int], None] | None = None
+        self, files: Sequence[InputFile], progress: Callable[[int, int], None] | None = None
     ) -> Iterator[Shard]:
+        """`progress` is told how many files were read to their end, and of how many bytes of text more it is
+        known where they belong."""
         stretches: list[Stretch] = []
         size = number = 0
         for place, file in enumerate(files):
-            cut = self._rows if file.format == "parquet" else self._lines
+            cut = {"parquet": self._rows, "csv": self._quoted}.get(file.format, self._lines)
             for stretch, weight in cut(place, file, lambda: self._goal - size):  # noqa: B023  # called at once
                 stretches.append(stretch)
                 size += weight
+                if progress is not None:
+                    progress(place, weight)
                 if size >= self._goal:
                     yield Shard(number, size, tuple(stretches))
                     stretches, size, number = [], 0, number + 1
-            if progress is not None:
-                progress(file.size)
         if stretches:
             yield Shard(number, size, tuple(stretches))
 
@@ -95,6 +101,29 @@ class Planner:
                 yield Stretch(place, start, cuts.at - start, line), cuts.at - start
                 start, line = cuts.at, 1 + cuts.lines
         self.files.append(PlannedFile(file, names, cuts.sha256.hexdigest()))
+
+    def _quoted(self, place: int, file: InputFile, room: Callable[[], int]) -> Iterator[tuple[Stretch, int]]:
+        """The same of CSV, whose quotes may hide newlines: read as it will be, so that a cut is where a row
+        begins, whatever quotes there are above it."""
+        with opened(file, self._asked.options.encoding) as stream:
+            tape = _Tape(stream)
+            lines = scan_stream(io.BufferedReader(tape, _CHUNK), file.address)
+            separator = self._asked.options.separator or SEPARATORS["csv"]
+            rows = numbered_quoted(lines, file.address, separator, blank=True)
+            first = next(rows, None)
+            names = _header(file, None if first is None else first[1], self._asked.options)
+            self._check(file, names)
+            start = begun = 0
+            for line, _ in rows if first is None or self._asked.options.header else chain([first], rows):
+                at = tape.begins(line)
+                if begun and at - start >= room():
+                    yield Stretch(place, start, at - start, begun), at - start
+                    begun = 0
+                if not begun:
+                    start, begun = at, line
+            if begun:
+                yield Stretch(place, start, tape.size - start, begun), tape.size - start
+        self.files.append(PlannedFile(file, names, tape.sha256.hexdigest()))
 
     def _rows(self, place: int, file: InputFile, room: Callable[[], int]) -> Iterator[tuple[Stretch, int]]:
         with opened_as_it_is(file) as raw:
@@ -119,10 +148,10 @@ class Planner:
 
 
 class _Cuts:
-    """A stream, cut between its records."""
+    """A stream, cut between its lines."""
 
     def __init__(self, stream: Any, file: InputFile) -> None:
-        self._stream, self._file, self._quoted = stream, file, file.format == "csv"
+        self._stream, self._file = stream, file
         self._ahead = b""
         self.sha256 = hashlib.sha256()
         """Of what was read so far."""
@@ -149,29 +178,15 @@ class _Cuts:
         return True
 
     def _end(self, size: int) -> int:
-        """Where the first record ends that ends at `size` or later. In CSV, quotes hide newlines; where they
-        seem to hide all of them, one was never closed, and the next newline will do."""
-        end = quotes = 0
-        first = None
-        while True:
-            newline = self._ahead.find(b"\n", max(size - 1, end))
-            if newline < 0:
-                if first is not None and len(self._ahead) > first + LONGEST:
-                    return first
-                if len(self._ahead) > size + _FAR:
-                    particulars = f"(from byte {self.at + size:,} on)"
-                    why = f"no line ends within {_FAR:,} bytes"
-                    raise DataError(self._file.origin, why, particulars, "is it text at all?")
-                if not self._more():
-                    return len(self._ahead) if first is None else first
-                continue
-            quotes += self._ahead.count(b'"', end, newline) if self._quoted else 0
-            end = newline + 1
-            first = first or end
-            if quotes % 2 == 0:
-                return end
-            if end > first + LONGEST:
-                return first
+        """Where the first line ends that ends at `size` or later."""
+        while (newline := self._ahead.find(b"\n", size - 1)) < 0:
+            if len(self._ahead) > size + _FAR:
+                particulars = f"(from byte {self.at + size:,} on)"
+                why = f"no line ends within {_FAR:,} bytes"
+                raise DataError(self._file.origin, why, particulars, "is it text at all?")
+            if not self._more():
+                return len(self._ahead)
+        return newline + 1
 
     def _more(self) -> bool:
         chunk = self._stream.read(_CHUNK)
@@ -188,21 +203,57 @@ def _names(file: InputFile, cuts: _Cuts, options: FileOptions) -> tuple[str, ...
         case "jsonl":
             found = (each for each in json_objects(lines, file.address) if not isinstance(each, DataError))
             return tuple(next(found, ({}, None))[0])
-        case "csv" | "tsv":
-            split: Any = split_quoted if file.format == "csv" else split_plain
-            first = next(split(lines, file.address, options.separator or SEPARATORS[file.format]), None)
-            if isinstance(first, DataError):
-                raise first
-            if first is None:
-                raise DataError(file.origin, "an empty table", remedy="its first row must name the columns")
-            if not options.header:
-                return tuple(map(str, range(len(first.cells))))
-            while cuts.lines < first.origin.line:  # blank lines may stand above it
-                cuts.cut(1)
-            return tuple(str(cell).strip() for cell in first.cells)
+        case "tsv":
+            first = next(split_plain(lines, file.address, options.separator or SEPARATORS["tsv"]), None)
+            names = _header(file, first, options)
+            while options.header and first is not None and cuts.lines < first.origin.line:
+                cuts.cut(1)  # blank lines may stand above it
+            return names
         case _:
             next(lines, None)
             return ("text",)
+
+
+def _header(file: InputFile, first: Row | DataError | None, options: FileOptions) -> tuple[str, ...]:
+    """The columns of a table, from its first row."""
+    if isinstance(first, DataError):
+        raise first
+    if first is None:
+        raise DataError(file.origin, "an empty table", remedy="its first row must name the columns")
+    if not options.header:
+        return tuple(map(str, range(len(first.cells))))
+    return tuple(str(cell).strip() for cell in first.cells)
+
+
+class _Tape(io.RawIOBase):
+    """A stream while it is read: its bytes are hashed, and it is known where its lines begin."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._line, self._begins = 1, deque([0])
+        """The first line that may still be asked for; where it begins, and all after it that were read."""
+        self.size = 0
+        """Bytes that were read."""
+        self.sha256 = hashlib.sha256()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        chunk = self._stream.read(len(buffer))
+        buffer[: len(chunk)] = chunk
+        self.sha256.update(chunk)
+        ends = np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n"))
+        self._begins.extend((ends + self.size + 1).tolist())
+        self.size += len(chunk)
+        return len(chunk)
+
+    def begins(self, line: int) -> int:
+        """The byte; of lines that are asked for in their order."""
+        while self._line < line:
+            self._begins.popleft()
+            self._line += 1
+        return self._begins[0]
 
 
 def stream_hash(file: InputFile, encoding: str) -> str:

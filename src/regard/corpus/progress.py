@@ -1,8 +1,8 @@
 """How far a corpus is: a bar on a terminal, a line now and then elsewhere."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
@@ -101,3 +101,26 @@ def shown(meter: Meter) -> Iterator[_Shown]:
         return
     with Progress(BarColumn(), TextColumn("{task.fields[line]}"), console=console, transient=True) as bar:
         yield _Shown(meter, bar, bar.add_task("", total=1.0, line=meter.line()), console)
+
+
+@contextmanager
+def shown_planning(files: int) -> Iterator[Callable[[int, int], None]]:
+    """While the input is read for the first time: what `Planner.shards` tells, on standard error."""
+    console, said, size = Console(stderr=True), time.monotonic(), 0
+
+    def line(done: int) -> str:
+        return f"planning: {done:,} of {files:,} files, {size:,} bytes of text"
+
+    with ExitStack() as stack:
+        bar = stack.enter_context(console.status(line(0))) if console.is_terminal else None
+
+        def told(done: int, more: int) -> None:
+            nonlocal said, size
+            size += more
+            if bar is not None:
+                bar.update(line(done))
+            elif time.monotonic() - said > EVERY:
+                said = time.monotonic()
+                say(console, line(done))
+
+        yield told

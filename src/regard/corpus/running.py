@@ -13,20 +13,21 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from dataclasses import replace as changed
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 
 from regard import __version__
 from regard.config import ConfigError
 from regard.corpus import local
-from regard.corpus.addresses import InputFile, found_files
+from regard.corpus.addresses import InputFile, found_files, refuse_address
 from regard.corpus.folder import BAD, OVERWRITE, Done, OutFolder
 from regard.corpus.plan import Planner, Shard, stream_hash
-from regard.corpus.progress import Meter, shown
+from regard.corpus.progress import Meter, shown, shown_planning
 from regard.corpus.reading import Asked
 from regard.corpus.work import Job
 from regard.disk import replace
@@ -35,6 +36,10 @@ from regard.tasks.base.formats import AS_NAMED, FileOptions
 from regard.tasks.base.tables import Wanted
 from regard.tasks.base.terminal import say
 from regard.tasks.registry import get_task
+from regard.train.ranks import find_device
+
+if TYPE_CHECKING:
+    from regard.corpus.on_ray import Cluster
 
 Engine = Literal["auto", "local", "ray"]
 SHARD_TOKENS = 500_000
@@ -96,8 +101,13 @@ class CorpusSettings:
         ]
         return Asked(wanted=tuple(wanted), id=self.id, keep=self.keep, options=options)
 
-    def identity(self) -> dict[str, Any]:
-        """What decides the output, beside the input and the model's weights; plain."""
+    @property
+    def on_ray(self) -> bool:
+        return self.engine == "ray" or (self.engine == "auto" and self.ray is not None)
+
+    def identity(self, device: str) -> dict[str, Any]:
+        """What decides the output, beside the input and the model's weights; plain. `device` is the one that
+        was found."""
         return {
             "task": self.task,
             "to": self.form,
@@ -106,7 +116,7 @@ class CorpusSettings:
             "id": self.id,
             "keep": [*self.keep],
             "shard_tokens": self.shard_tokens,
-            "device": self.device,
+            "device": device.partition(":")[0],
             "precision": self.precision,
         }
 
@@ -140,21 +150,30 @@ def run(
 ) -> Outcome:
     """Everything up to the manifest that says done."""
     console = console or Console(stderr=True)
+    refuse_address(out)
     folder = OutFolder(Path(out).absolute())
     settings.form  # noqa: B018  # what cannot be written is told first
     folder.refuse_foreign()
     digest = model_hash(settings.model)
     files = found_files([str(each) for each in inputs], settings.files, but=folder.path)
-    with folder.locked():
-        manifest = _begun(folder, files, digest, settings, console)
+    with ExitStack() as stack:
+        stack.enter_context(folder.locked())
+        ray = _cluster(settings, stack)
+        device = find_device(settings.device) if ray is None else ray.device(settings.device)
+        manifest = _begun(folder, files, digest, settings, device, console)
         if manifest["state"] == "done" and all(_is_there(folder)):
             say(console, f"{folder.path}: done already, {manifest['counts']['rows']:,} records")
             return Outcome(folder.path, manifest, 0)
+        if (made := manifest["regard"]) != __version__:
+            raise ConfigError(
+                f"{folder.path} was begun by regard {made}, this is {__version__}: go on with that one, or "
+                f"{OVERWRITE}"
+            )
         names = tuple(tuple(each["names"]) for each in manifest["inputs"])
         job = Job(
             task=settings.task,
             model=str(Path(settings.model).absolute()),
-            device=settings.device,
+            device=device,
             precision=settings.precision,
             settings=dict(settings.settings),
             out=str(folder.path),
@@ -163,26 +182,41 @@ def run(
             names=names,
             asked=settings.asked,
         )
-        return _worked(folder, job, manifest, settings, console)
+        return _worked(folder, job, manifest, settings, ray, console)
+
+
+def _cluster(settings: CorpusSettings, stack: ExitStack) -> "Cluster | None":
+    """Ray, where it is asked for; imported there."""
+    if not settings.on_ray:
+        return None
+    from regard.corpus import on_ray
+
+    return stack.enter_context(on_ray.cluster(settings.ray, settings.workers))
 
 
 def _begun(
-    folder: OutFolder, files: list[InputFile], digest: str, settings: CorpusSettings, console: Console
+    folder: OutFolder,
+    files: list[InputFile],
+    digest: str,
+    settings: CorpusSettings,
+    device: str,
+    console: Console,
 ) -> dict[str, Any]:
     """The manifest: the folder's, if it is of the same input, model and settings; else a new one."""
     found = None if settings.overwrite else folder.manifest()
     if found is not None:
-        _refuse_other(folder, found, files, digest, settings)
+        _refuse_other(folder, found, files, digest, settings, device)
         return found
     if settings.overwrite:
         folder.clear()
     planner = Planner(settings.asked, settings.shard_tokens)
-    shards, size = folder.write_plan(planner.shards(files))
+    with shown_planning(len(files)) as progress:
+        shards, size = folder.write_plan(planner.shards(files, progress))
     manifest = {
         "regard": __version__,
         "state": "working",
         "model": {"folder": str(settings.model), "sha256": digest},
-        "settings": settings.identity(),
+        "settings": settings.identity(device),
         "inputs": [
             {**asdict(each.file), "names": [*each.names], "sha256": each.sha256} for each in planner.files
         ],
@@ -195,13 +229,18 @@ def _begun(
 
 
 def _refuse_other(
-    folder: OutFolder, found: Mapping[str, Any], files: list[InputFile], digest: str, settings: CorpusSettings
+    folder: OutFolder,
+    found: Mapping[str, Any],
+    files: list[InputFile],
+    digest: str,
+    settings: CorpusSettings,
+    device: str,
 ) -> None:
     if found["model"]["sha256"] != digest:
         raise ConfigError(
             f"{folder.path} was made by another model than {settings.model} is now; {OVERWRITE}"
         )
-    for name, value in settings.identity().items():
+    for name, value in settings.identity(device).items():
         if (before := found["settings"].get(name)) != value:
             raise ConfigError(f"{folder.path} was made with {name}={before!r}, not {value!r}; {OVERWRITE}")
     before = [(each["address"], each["format"]) for each in found["inputs"]]
@@ -215,7 +254,7 @@ def _refuse_other(
 
 def files_of(manifest: Mapping[str, Any]) -> list[InputFile]:
     """The input that a manifest tells of."""
-    names = ("address", "format", "size", "stamp")
+    names = ("address", "format", "size", "stamp", "path")
     return [InputFile(**{name: each[name] for name in names}) for each in manifest["inputs"]]
 
 
@@ -237,7 +276,12 @@ def _is_there(folder: OutFolder) -> Iterator[bool]:
 
 
 def _worked(
-    folder: OutFolder, job: Job, manifest: dict[str, Any], settings: CorpusSettings, console: Console
+    folder: OutFolder,
+    job: Job,
+    manifest: dict[str, Any],
+    settings: CorpusSettings,
+    ray: "Cluster | None",
+    console: Console,
 ) -> Outcome:
     done_before = bytes_before = 0
     todo: list[int] = []
@@ -252,7 +296,7 @@ def _worked(
     left: Iterable[Shard] = (shard for shard in folder.plan() if shard.number in wanted)
     meter = Meter(manifest["bytes"], manifest["shards"], done_before, bytes_before)
     with shown(meter) as progress:
-        for done in _engine(job, left, len(todo), settings, progress.texts):
+        for done in _engine(job, left, len(todo), settings.workers, ray, progress.texts):
             progress.shard(done)
     whole = _summed(folder, manifest)
     folder.write_manifest(whole)
@@ -270,18 +314,13 @@ def _worked(
 
 
 def _engine(
-    job: Job, shards: Iterable[Shard], count: int, settings: CorpusSettings, progress: Any
+    job: Job, shards: Iterable[Shard], count: int, wanted: int | None, ray: "Cluster | None", progress: Any
 ) -> Iterator[Done]:
-    engine = settings.engine
-    if engine == "auto":
-        engine = "local" if settings.ray is None else "ray"
     if not count:
         return iter(())
-    if engine == "ray":
-        from regard.corpus import on_ray
-
-        return on_ray.run_on_ray(job, shards, settings.workers, settings.ray)
-    workers = min(settings.workers or local.default_workers(job.device), count)
+    if ray is not None:
+        return ray.run(job, shards, wanted)
+    workers = min(wanted or local.default_workers(job.device), count)
     return local.run(_sharing(job, workers), shards, workers, progress)
 
 

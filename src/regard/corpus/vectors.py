@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 
 from regard.config import ConfigError
+from regard.corpus.addresses import stamp_of
 from regard.corpus.folder import OutFolder
-from regard.corpus.plan import Shard
+from regard.corpus.plan import Shard, stream_hash
 from regard.corpus.reading import Bad, CorpusReader, Taken
 from regard.corpus.running import CorpusSettings, files_of
 from regard.tasks.base.formats import FileOptions
 from regard.tasks.base.vectors import Rows, Unit, VectorsError, normalised, read_vectors
+from regard.text import DataError
 
 _MAPPED = 512
 """Shards that are mapped at a time: a system lets a process have only so many."""
@@ -43,6 +45,8 @@ class ShardedVectors:
         self._mapped: OrderedDict[int, np.ndarray] = OrderedDict()
         self._texts: OrderedDict[int, list[Taken | Bad]] = OrderedDict()
         self._reader: CorpusReader | None = None
+        self._compared = set[int]()
+        """Files of the input that are as they were."""
         self.shape = (int(self._starts[-1]), self._shard(0).shape[1])
 
     def __len__(self) -> int:
@@ -101,6 +105,8 @@ class ShardedVectors:
             shard = self._plan()[self._numbers[number]]
             if self._reader is None:
                 self._reader = reader_of(self.manifest)
+            for file in {stretch.file for stretch in shard.stretches} - self._compared:
+                self._refuse_changed(file)
             self._texts[number] = [
                 record for stretch in shard.stretches for record in self._reader.records(stretch)
             ]
@@ -108,6 +114,19 @@ class ShardedVectors:
                 self._texts.popitem(last=False)
         self._texts.move_to_end(number)
         return self._texts[number]
+
+    def _refuse_changed(self, number: int) -> None:
+        """Raise where a file of the input is not what the vectors were made from."""
+        file, planned = files_of(self.manifest)[number], self.manifest["inputs"][number]
+        again = f"its texts are read from there: bring it back, or embed it anew into {self.folder.path}"
+        stamp = stamp_of(file)
+        if stamp is None:
+            raise DataError(file.origin, f"is gone from {file.path}", remedy=again)
+        if stamp != file.stamp:
+            encoding = self.manifest["settings"]["files"]["encoding"]
+            if stream_hash(file, encoding) != planned["sha256"]:
+                raise DataError(file.origin, "is not what it was when it was embedded", remedy=again)
+        self._compared.add(number)
 
     def _plan(self) -> list[Shard]:
         if not hasattr(self, "_shards"):

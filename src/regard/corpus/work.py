@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.corpus.addresses import InputFile
+from regard.corpus.addresses import InputFile, stamp_of
 from regard.corpus.folder import Done, OutFolder
 from regard.corpus.plan import Shard
 from regard.corpus.reading import Asked, Bad, CorpusReader, Taken
@@ -19,6 +19,7 @@ from regard.tasks.base.bulk import Bulk, BulkWork, Output
 from regard.tasks.base.predictor import Progress
 from regard.tasks.base.reading import ReadingWarning
 from regard.tasks.registry import get_task
+from regard.text import DataError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,6 +67,7 @@ class ShardWork:
             return there
         begun = time.monotonic()
         records = [record for stretch in shard.stretches for record in self._reader.records(stretch)]
+        self._refuse_changed(shard)
         found, bad = self._computed(records, progress)
         kept = {
             name: [each.kept[place] if isinstance(each, Taken) else None for each in records]
@@ -86,6 +88,17 @@ class ShardWork:
         )
         self._folder.mark(done)
         return done
+
+    def _refuse_changed(self, shard: Shard) -> None:
+        """After reading: what was read is what was planned."""
+        for number in {each.file for each in shard.stretches}:
+            file = self._job.files[number]
+            if stamp_of(file) != file.stamp:
+                raise DataError(
+                    file.origin,
+                    "was written again while it was read",
+                    remedy="give the same command once more, which compares its content",
+                )
 
     def _computed(self, records: list[Taken | Bad], progress: Progress | None) -> tuple[Bulk, list[Bad]]:
         good = [number for number, each in enumerate(records) if isinstance(each, Taken)]

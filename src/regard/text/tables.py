@@ -209,6 +209,21 @@ def split_quoted(
     wrong number of cells gives it away. Then only the line that opened it counts as broken, and reading goes
     on with the next one.
     """
+    numbered = numbered_quoted(lines, file, separator, longest=longest, blank=blank, first=first, width=width)
+    return (found for _, found in numbered)
+
+
+def numbered_quoted(
+    lines: Iterable[str | LineError],
+    file: str,
+    separator: str,
+    *,
+    longest: int = LONGEST,
+    blank: bool = False,
+    first: int = 1,
+    width: int = 0,
+) -> Iterator[tuple[int, Row | DataError]]:
+    """The same, each with the number of the line that it begins in."""
     numbered = enumerate(lines, first)
     again: deque[tuple[int, str | LineError]] = deque()
 
@@ -233,13 +248,13 @@ def split_quoted(
         ragged = not isinstance(error, LineError) and len(row.cells) != width
         if row.open:
             again.extendleft(reversed(swallowed))
-            yield opening or DataError(row.origin, "a quote that never closes")
+            yield number, opening or DataError(row.origin, "a quote that never closes")
         elif swallowed and (ragged or row.misplaced):
             again.extendleft(reversed(swallowed))
             last = f"(on line {swallowed[-1][0]})"
-            yield opening or DataError(row.origin, "a quote that closes in the wrong place", last)
+            yield number, opening or DataError(row.origin, "a quote that closes in the wrong place", last)
         else:
-            yield error or Row(tuple(row.cells), row.origin)
+            yield number, error or Row(tuple(row.cells), row.origin)
 
 
 class _QuotedRow:
