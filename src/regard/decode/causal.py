@@ -84,7 +84,7 @@ class CausalStepper:
         )
         self._kept += [layers, final, head]
         self._last: tuple[list[int], TransformerState] | None = None
-        """The ids of the last text, all of it in one row, and where its keys are. Threads exchange it whole."""
+        """The ids of the last text, all in one row, and where its keys are. Threads exchange it whole."""
 
     @staticmethod
     def why_not(model: Decoder) -> str | None:
