@@ -24,6 +24,7 @@ from regard.meaning.index import SearchError
 from regard.meaning.nearest import nearest
 from regard.tasks.base.vectors import normalised
 from regard.tasks.embedding.embedder import open_embedder
+from regard.tasks.reranking.reranker import Ranked
 from regard.text import DataError
 from regard.text.phrasebook import phrases
 from tests.corpus.corpora import corpus, vectors
@@ -101,6 +102,38 @@ def test_search_finds_a_sentence_by_itself(kind, tiny, embedded):
     assert found["hits"][0]["id"].endswith(f"a.txt:{row + 1}")
     with pytest.raises(ConfigError, match="was made by another model"):
         meaning.search(tiny["tagger"], out, ["x"], console=Console(file=page), **how)
+
+
+def test_a_reranker_orders_what_a_folder_has_and_what_a_folder_cannot_do_is_refused(
+    tiny, embedded, monkeypatch
+):
+    out, texts = embedded
+
+    class ByLength:
+        def rerank(self, query, found, *, top):
+            order = sorted(range(len(found)), key=lambda row: -len(found[row]))
+            return [Ranked(row, found[row], float(len(found[row]))) for row in order[:top]]
+
+    monkeypatch.setattr("regard.corpus.search.open_reranker", lambda *given, **how: ByLength())
+    page = io.StringIO()
+    how = {"top": 3, "kind": "exact", "index": None, "device": "cpu", "as_json": True}
+    how |= {"console": Console(file=page)}
+
+    def hits(**more):
+        page.seek(0)
+        page.truncate()
+        meaning.search(tiny["embedder"], out, [texts[40]], **{**how, **more})
+        (found,) = map(json.loads, page.getvalue().splitlines())
+        return found["hits"]
+
+    for candidates in (1, 10, 10_000):
+        near = hits(top=min(max(candidates, 3), len(texts)))
+        best = sorted(near, key=lambda hit: -len(hit["text"]))[:3]
+        expected = [{**hit, "score": float(len(hit["text"]))} for hit in best]
+        assert hits(rerank=tiny["tagger"], candidates=candidates) == expected
+    for name, value in (("dimensions", 8), ("index", out), ("passage_prompt", "x")):
+        with pytest.raises(ConfigError, match=f"--{name.replace('_', '-')}"):
+            meaning.search(tiny["embedder"], out, ["x"], **{**how, name: value})
 
 
 def by_hand(left, right, k, threshold):

@@ -1,5 +1,6 @@
 """A language model in 4 or 8 bits by C is the model with its weights rounded, step by step and at once."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -160,6 +161,36 @@ def test_what_was_read_is_not_read_again(monkeypatch):
     for row, scores in zip(([*long, 50], [*long, 60, 61], long), several, strict=True):
         stepper._last = None
         assert torch.equal(prefill(row)[0][0], scores)
+
+
+@torch.no_grad()
+def test_a_sample_that_outlives_the_others_leaves_nothing_wrong_behind():
+    stepper = CausalStepper(build(), "int4")
+
+    def prefill(ids):
+        state = stepper.start(rows=1)
+        return stepper.prefill(torch.tensor(ids), Layout.of([len(ids)]), state), state
+
+    prompt = [1, 5, 9, 12]
+    _, state = prefill(prompt)
+    state.select([0, 0, 0])
+    stepper.step(torch.tensor([20, 21, 22]), state)
+    state.select([2])
+    stepper.step(torch.tensor([23]), state)
+    asked = [*prompt, 23, 30, 31]
+    found, _ = prefill(asked)
+    stepper._last = None
+    assert torch.equal(found, prefill(asked)[0])
+
+
+def test_two_threads_that_share_a_generator_write_what_each_would_alone():
+    prompts = [[1, 5, 9, 12, 33, *range(40, 40 + number)] for number in range(8)]
+    alone = Generator(build(), None, precision="int4")
+    expected = [alone.generate_ids([prompt], max_tokens=12)[0] for prompt in prompts]
+    shared = Generator(build(), None, precision="int4")
+    with ThreadPoolExecutor(2) as pool:
+        found = [*pool.map(lambda prompt: shared.generate_ids([prompt], max_tokens=12)[0], prompts * 4)]
+    assert found == expected * 4
 
 
 def test_a_generator_in_4_bits_writes_as_its_stepper_and_refuses_what_it_cannot():

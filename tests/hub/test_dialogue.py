@@ -8,8 +8,9 @@ import pytest
 
 from regard.decode import DecodeConfig
 from regard.tasks.language.chatting import Dialogue, chat
-from regard.tasks.language.dialogue import LONGEST, ChatError, ChatPrompt, render
+from regard.tasks.language.dialogue import ChatPrompt, render
 from regard.tasks.language.generator import open_generator
+from regard.tasks.language.templates import ChatError
 from regard.text import Tokenizer
 from tests.hub.llamas import END, START, TURN, build, byte_pairs, save, sentence_pieces
 
@@ -86,30 +87,118 @@ def test_the_start_token_is_the_templates_business(folder):
     assert "".join(generator.stream(prompt, decoding=GREEDY)) == answer.text
 
 
+GROWING = "{% set n = namespace(x='a') %}{% for i in range(60) %}{% set n.x = OP %}{% endfor %}{{ n.x }}"
+TREE = "{% set n = namespace(x=('a', 'b'), y=('a', 'b')) %}{% for i in range(60) %}"
+TREE += "{% set n.x = (n.x, n.x) %}{% set n.y = (n.y, n.y) %}{% endfor %}"
+
+
 @pytest.mark.parametrize(
     ("template", "word"),
     [
         ("{{ messages.__class__.__mro__ }}", "unsafe|undefined"),
         ("{{ ''.__class__.__base__.__subclasses__() }}", "unsafe|undefined"),
         ("{{ messages.append(1) }}", "unsafe|not safely"),
+        ("{{ self._TemplateReference__context.environment.spend(-99) }}", "unsafe|undefined"),
         ("{% include '/etc/passwd' %}", "loader"),
-        ("{% for i in range(99999999) %}{% endfor %}", "goes around"),
-        ("{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}", "goes around"),
+        ("{% for i in range(99999999) %}{% endfor %}", "does not end"),
+        ("{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}", "does not end"),
+        ("{% set s = 'a' * 3000 %}{% for a in s %}{% for b in s %}{% endfor %}{% endfor %}", "does not end"),
+        ("{% for x in ('a' * 900000) | list if x == 'b' %}{% endfor %}", "does not end"),
+        ("{% for x in [[1]] recursive %}{{ loop(x) }}{% endfor %}", "recursive"),
+        ("{{ ('a' * 4000000).split('a') | length }}", "does not end"),
         ("{{ 'a' * 999999999 }}", "larger"),
+        ("{{ [0] * 999999999 }}", "larger"),
         ("{{ 10 ** 999999 }}", "larger"),
-        ("{% for i in range(90000) %}{{ 'a' * 99 }}{% endfor %}", "more than"),
+        (GROWING.replace("OP", "n.x ~ n.x"), "larger"),
+        (GROWING.replace("OP", "n.x + n.x"), "larger"),
+        (GROWING.replace("OP", "[n.x, n.x] | join"), "larger"),
+        (GROWING.replace("OP", "n.x.replace('a', 'aa')"), "larger"),
+        (GROWING.replace("OP", "n.x | replace('a', 'aa')"), "larger"),
+        (GROWING.replace("OP", "'{}{}'.format(n.x, n.x)"), "larger"),
+        (GROWING.replace("OP", "'%s%s' % (n.x, n.x)"), "larger"),
+        (GROWING.replace("OP", "''.join([n.x, n.x])"), "larger"),
+        (GROWING.replace("x='a'", "x=3").replace("OP", "n.x * n.x"), "larger"),
+        (GROWING.replace("OP", "[n.x, n.x]"), "larger|does not end"),
+        (GROWING.replace("OP", "[n.x, n.x]").replace("n.x }}", "n.x | tojson }}"), "larger|does not end"),
+        ("{% set n = namespace(x='a') %}{% for i in range(60) %}"
+         "{% set x %}{{ n.x }}{{ n.x }}{% endset %}{% set n.x = x %}{% endfor %}", "larger|does not end"),
+        (TREE + "{{ n.x == n.y }}", "does not end"),
+        (TREE + "{{ {n.x: 1} }}", "does not end"),
+        (TREE + "{{ {}[n.x] }}", "does not end"),
+        (TREE + "{{ dict([(n.x, 1)]) }}", "does not end"),
+        (TREE + "{{ [n.x] | unique | list }}", "does not end"),
+        (TREE + "{{ n }}", "no plain data"),
+        ("{{ '%50000000d' % 1 }}", "only %s and %d"),
+        ("{{ '%*d' % (50000000, 1) }}", "only %s and %d"),
+        ("{{ '{:50000000}'.format(1) }}", "only plain"),
+        ("{{ '{0:{1}}'.format(1, 50000000) }}", "only plain"),
+        ("{{ 'a' | center(50000000) }}", "center"),
+        ("{{ 'a'.center(50000000) }}", "center is not safely"),
+        ("{{ 'a' | indent(50000000, true) }}", "larger"),
+        ("{{ [1] | tojson(indent=50000000) }}", "indents"),
+        ("{{ 2 | round(-50000000) }}", "rounds"),
+        ("{{ lipsum(n=50000000) }}", "undefined"),
+        ("{{ strftime_now('%c' * 1000000) }}", "too long"),
+        ("{% for i in range(90000) %}{{ 'a' * 99 }}{% endfor %}", "more than|does not end"),
         ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "does not end"),
+        ("{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+         "does not end"),
+        ("{{ x }}" * 20_000, "characters"),
         ("{{ raise_exception('roles must alternate') }}", "roles must alternate"),
         ("{{ 1 // 0 }}", "fails"),
         ("{% if %}", "fails"),
+        ("{% if 1 %}" * 200 + "{% endif %}" * 200, "fails|does not end"),
+        ("{{ " + "(" * 9000 + "1" + ")" * 9000 + " }}", "fails|does not end"),
     ],
-)
+    ids=lambda each: each[:60],
+)  # fmt: skip
 def test_a_template_can_do_no_harm_and_comes_to_an_end(tokenizer, template, word):
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(ChatError, match=word):
         render(template, tokenizer, [{"role": "user", "content": "x"}])
-    assert time.monotonic() - began < 5
-    assert LONGEST < 10**7
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for m in messages if m.role != 'system' %}{{ loop.index ~ '/' ~ loop.length }}{% endfor %}",
+        "{{ messages | selectattr('role', 'equalto', 'user') | map(attribute='content') | join(', ') }}",
+        "{{ (messages | length) * 2 - 1 }}{{ messages[::-1][0].content.split(' ')[-1] | upper }}",
+        "{% macro said(m, n=2) %}{{ m.content[:n] }}|{{ caller() if caller }}{% endmacro %}"
+        "{% call said(messages[1]) %}inner{% endcall %}{{ said(messages[0], n=4) }}",
+        "{% set text %}a{{ messages[0]['content'] | trim }}b{% endset %}{{ text | indent(2, true) }}",
+        "{{ messages | tojson(indent=2) }}{{ messages[0] | dictsort | first | last }}",
+        "{{ '%s is %d' % ('a', 3) }}{{ '{} and {b}'.format('a', b=[1, none, 2.5]) }}{{ 'x' * 3 + 'y' }}",
+        "{% set seen = namespace(n=[]) %}{% for k, v in messages[0].items() %}{% set seen.n = seen.n + [k] %}"
+        "{% endfor %}{{ seen.n | sort }}{{ 'role' in seen.n }}{{ seen.n is iterable }}",
+        "{% for i in range(2, 12, 3) %}{{ i }}{% if i > 7 %}{% break %}{% endif %}"
+        "{{ loop.last }}{% endfor %}",
+        "{% for m in messages %}{{ loop.cycle('a', 'b') }}"
+        "{{ loop.previtem.role if loop.previtem is defined }}"
+        "{{ m.get('name', 'nobody') | default('x') }}{{ m.content is none }}{% endfor %}",
+        "{% filter upper %}{{ messages[1].content }}{% endfilter %}"
+        "{{ 7 // 2 }}{{ 2 ** 5 }}{{ 2.567 | round(1) }}",
+    ],
+)  # fmt: skip
+def test_what_templates_do_ordinarily_is_done_as_by_transformers(hf, tokenizer, template):
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    [expected], _ = render_jinja_template([SAID], chat_template=template)
+    assert render(template, tokenizer, SAID) == expected
+
+
+def test_a_long_dialogue_is_well_within_the_bounds(tokenizer):
+    said = [{"role": ("user", "assistant")[n % 2], "content": "a word or two. " * 9} for n in range(1000)]
+    assert len(render(PLAIN, tokenizer, said)) > 100_000
+
+
+def test_keys_of_a_message_cannot_become_special_tokens_either(tokenizer):
+    said = [{"role": "user", "content": "x", "call": {"x": {END: 1}, TURN: [{START: (END,)}]}, END: 2}]
+    prompt = render("{{ messages | tojson }}" + TURN, tokenizer, said)
+    special = {tokenizer.vocabulary[token]: token for token in (START, END, TURN)}
+    assert [special[id] for id in prompt.ids if id in special] == [TURN]
+    assert json.loads(prompt.removesuffix(TURN)) == json.loads(json.dumps(said))
 
 
 def test_a_model_without_a_template_says_so(hf, tmp_path):

@@ -135,6 +135,16 @@ def test_whole_documents_are_held_out(tmp_path, count, hold_out, held):
     assert sorted(texts(found) + texts(found, "valid")) == sorted(every)
 
 
+@pytest.mark.parametrize(("hold_out", "held"), [(0, 1), (0.05, 1), (0.2, 2), (3, 3)])
+def test_dialogues_are_held_out_whole_however_few_and_long(tmp_path, hold_out, held):
+    talk = [{"role": "user", "content": "word " * documents.LONG}]
+    every = [json.dumps({"n": n, "messages": talk}) for n in range(9)]
+    name = write(tmp_path / "train.jsonl", "\n".join(every))
+    found = corpus(tmp_path, train=name, documents="messages", hold_out=hold_out)
+    assert len(texts(found, "valid")) == held
+    assert sorted(texts(found) + texts(found, "valid")) == [[line] for line in every]
+
+
 def stream(every: list[list[str]]) -> list[Passage]:
     return [passage for lines in every for passage in parted(lines, lambda line: False)]
 

@@ -14,6 +14,7 @@ from regard.tasks.base.faster import Precision
 from regard.tasks.base.terminal import say
 from regard.tasks.base.vectors import normalised
 from regard.tasks.embedding.embedder import open_embedder
+from regard.tasks.reranking.reranker import open_reranker
 
 
 def search(
@@ -24,11 +25,14 @@ def search(
     top: int,
     kind: str,
     prompt: str | None = None,
+    rerank: Path | None = None,
+    candidates: int = 50,
     device: str,
     precision: Precision | None,
     as_json: bool,
     console: Console,
 ) -> None:
+    """In order by the vectors or, of so many `candidates`, by a reranker."""
     if top < 1:
         raise ConfigError(f"--top {top}: ask for 1 or more")
     vectors = ShardedVectors(folder)
@@ -43,9 +47,15 @@ def search(
         own.pop(name, None)
     embedder = open_embedder(model, device=device, precision=precision)
     asked = embedder.prompt_of("query") if prompt is None else prompt
-    rows, cosines = index.search(normalised(embedder.embed([*queries], prompt=asked, **own)), top)
+    reranker = None if rerank is None else open_reranker(rerank, device=device, precision=precision)
+    count = min(top if reranker is None else max(top, candidates), len(vectors))
+    rows, cosines = index.search(normalised(embedder.embed([*queries], prompt=asked, **own)), count)
     for query, found, scores in zip(queries, rows.tolist(), cosines.clip(-1, 1).tolist(), strict=True):
         records = vectors.records(found)
+        if reranker is not None:
+            ranked = reranker.rerank(query, [*map(text_of, records)], top=top)
+            found, scores = [found[each.row] for each in ranked], [each.score for each in ranked]
+            records = [records[each.row] for each in ranked]
         if as_json:
             hits = [
                 {"row": row, "id": record.id, "text": text_of(record), "score": score}

@@ -84,7 +84,7 @@ class CausalStepper:
         )
         self._kept += [layers, final, head]
         self._last: tuple[list[int], TransformerState] | None = None
-        """The ids of the last text of one row, and where its keys are."""
+        """The ids of the last text, all in one row, and where its keys are. Threads exchange it whole."""
 
     @staticmethod
     def why_not(model: Decoder) -> str | None:
@@ -135,19 +135,23 @@ class CausalStepper:
         listed, lengths = tokens.tolist(), cache._host_lengths.tolist()
         scores = self._read([[each] for each in listed], range(len(listed)), lengths, cache, scored=True)
         cache.advance()
-        if self._last is not None and self._last[1] is state and len(listed) == 1:
-            self._last[0].append(listed[0])
+        last = self._last
+        if last is not None and last[1] is state:
+            if len(listed) == 1:
+                last[0].append(listed[0])
+            else:  # whichever row is left in the end is not what the ids say
+                self._last = None
         return scores
 
     def _recalled(self, ids: Sequence[int], cache: KeyValueCache) -> int:
         """How many tokens of a prompt were read for the last text; their keys are put into the cache."""
-        if self._last is None:
+        last = self._last
+        if last is None:
             return 0
-        known, state = self._last
+        known, old = last[0], last[1].cache
+        if old.rows != 1 or old.longest != len(known):
+            return 0
         count = _alike(known, ids, len(ids) - 1)
-        old = state.cache
-        if old.rows != 1 or old.longest < count:
-            return 0
         cache._keys[:, 0, :, :count] = old._keys[:, 0, :, :count]
         cache._values[:, 0, :, :count] = old._values[:, 0, :, :count]
         return count
@@ -187,8 +191,7 @@ class CausalStepper:
         ids, rows, places = torch.tensor(part, dtype=torch.int64, device="cpu").t().contiguous()
         lasts = torch.tensor(wanted, dtype=torch.int64, device="cpu")
         longest = max(place for _, _, place in part) + 1
-        self._rotary.look_up(places[:1], longest, torch.float32)
-        x, turns = self._embedding[ids], self._rotary.table
+        x, turns = self._embedding[ids], self._rotary.reaching(longest)
         keys, values = cache._keys, cache._values
         asked = CausalAsked(
             len(part),

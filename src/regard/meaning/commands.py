@@ -59,12 +59,19 @@ def search(
         return
     if corpus.is_dir():  # of shards, by regard.corpus, which stands above
         in_shards = import_module("regard.corpus.search").search
-        how: Any = {"device": device, "precision": precision, "as_json": as_json, "console": console}
         if passage_prompt is not None:
             raise ConfigError(
                 "--passage-prompt: a folder of vectors has its prompt, regard corpus embed --prompt"
             )
-        in_shards(model, corpus, queries, top=top, kind=kind, prompt=prompt, **how)
+        if dimensions is not None:
+            raise ConfigError("--dimensions: the vectors of a folder are compared as they are; leave it out")
+        if index is not None:
+            raise ConfigError("--index: a folder of vectors keeps its own; leave it out")
+        how: Any = {"device": device, "precision": precision, "as_json": as_json, "console": console}
+        in_shards(
+            model, corpus, queries, top=top, kind=kind, prompt=prompt, rerank=rerank, candidates=candidates,
+            **how,
+        )  # fmt: skip
         return
     if kind == "ivfpq":
         raise ConfigError(f"--kind ivfpq is for a folder of regard corpus embed, but {corpus} is a file")

@@ -74,7 +74,7 @@ def _read(facts: Facts[Family], pooler: bool) -> EncoderConfig:
                 bias=False,
                 dropout=facts.number("inner_dropout"),
             ),
-            norm=NormConfig(place="pre", eps=facts.number("eps"), bias=False),
+            norm=NormConfig(place="pre", eps=_eps(facts), bias=False),
             first_norm=False,
             dropout=0.0,
             **windowed,
@@ -82,6 +82,14 @@ def _read(facts: Facts[Family], pooler: bool) -> EncoderConfig:
         pooler=pooler,
         initial=InitialConfig(scheme="normal", std=facts.number("std")),
     )
+
+
+def _eps(facts: Facts[Family]) -> float:
+    """Published files say it twice; transformers computes with the one of the two that is read here."""
+    eps, again = facts.number("eps"), facts.get("eps_again")
+    if again not in (None, eps):
+        raise HubError(f"{facts.path}: layer_norm_eps={again!r:.60} should be as norm_eps={eps!r}")
+    return eps
 
 
 def _every(facts: Facts[Family]) -> int:
@@ -211,6 +219,7 @@ MODERNBERT = EncoderFamily(
         "activation": "hidden_activation",
         "rows": "max_position_embeddings",
         "eps": "norm_eps",
+        "eps_again": "layer_norm_eps",
         "std": "initializer_range",
         "pad": "pad_token_id",
         "window": "local_attention",

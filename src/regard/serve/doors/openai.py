@@ -18,7 +18,7 @@ from regard.serve.line import RefusedError
 from regard.serve.models import Served
 from regard.tasks.embedding.embedder import shortened
 from regard.tasks.language.continuation import Written
-from regard.tasks.language.dialogue import ChatError
+from regard.tasks.language.templates import ChatError
 
 REASONS = {"end": "stop", "stop": "stop", "length": "length"}
 TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}

@@ -63,8 +63,8 @@ class DocumentsConfig(TextFilesConfig):
     """Whether the first row names the columns; unless given, it does if the column is given by name."""
     hold_out: int | float = 0
     """Held out for validation where there is no `valid`: so many documents or, below 1, this share of every
-    document, at its end, to the nearest line; 0: a twentieth of the documents, at most 1,000, or, where they
-    are fewer than 100 and of several lines, 0.05."""
+    document, at its end, to the nearest line, or of dialogues this share of them; 0: a twentieth of the
+    documents, at most 1,000, or, where they are fewer than 100 and of several lines, 0.05."""
     longest: int = 0
     """Most tokens of a sequence, special ones included; 0: as many as the model can read, at most 512."""
     on_error: OnError = "raise"
@@ -180,8 +180,11 @@ class DocumentCorpus:
 
     @cached_property
     def share(self) -> float:
-        """Of every document, this share is held out at its end; 0: none, or whole documents."""
+        """Of every document, this share is held out at its end; 0: none, or whole documents, as dialogues
+        always are."""
         hold_out = self.config.hold_out
+        if self.config.documents == "messages":
+            return 0.0
         if self.config.valid or hold_out >= 1 or (not hold_out and self.survey.documents >= FEW):
             return 0.0
         count = self.survey.documents
@@ -199,6 +202,8 @@ class DocumentCorpus:
     def _splits(self) -> Splits[Passage]:
         """Documents are held out whole, or not at all."""
         hold_out = int(self.config.hold_out)
+        if 0 < self.config.hold_out < 1:
+            hold_out = max(round(self.config.hold_out * self.survey.documents), 1)
         if not hold_out and not self.config.valid:
             hold_out = min(1000, max(self.survey.documents // 20, 1))
         return self._of(self._readers, hold_out)

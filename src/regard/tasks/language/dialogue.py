@@ -1,7 +1,6 @@
 """Messages to a text, by the model's own template, and to ids.
 
-A template is Jinja, written by strangers. It runs in Jinja's sandbox, which changes nothing and reaches
-nothing, and within bounds: what it writes, how often it goes around loops, and the sizes it multiplies to.
+A template is Jinja, written by strangers, and runs within bounds: `regard.tasks.language.templates`.
 
 What a message says stays text: `<|im_end|>` in it does not end the message, though the template writes the
 same letters and means the token. Before the template sees a message, such letters are parted by a character
@@ -9,25 +8,16 @@ that no message has; it is taken out again when the text is encoded.
 """
 
 import json
-import operator
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from regard.tasks.language.templates import ChatError, run
 from regard.text import Tokenizer
 
-LONGEST = 2**22
-"""Characters that a template may write."""
-ROUNDS = 100_000
-"""Numbers that the ranges of a template may give, all together."""
 Message = Mapping[str, Any]
 """A role (system, user or assistant) and content, as `{"role": "user", "content": "Hello"}`."""
-
-
-class ChatError(ValueError):
-    """Messages that make no dialogue, or a template that does not work; the message says which."""
+_OURS = ("role", "content")
 
 
 class ChatPrompt(str):
@@ -86,7 +76,7 @@ def render(
         f"{theirs}_token": getattr(tokenizer.specials, ours) or ""
         for ours, theirs in (("start", "bos"), ("end", "eos"), ("unknown", "unk"), ("pad", "pad"))
     }
-    text = _run(template, {"messages": parted, "add_generation_prompt": answer, **names})
+    text = run(template, {"messages": parted, "add_generation_prompt": answer, **names})
     return _encoded(text, tokenizer, mark, reserved)
 
 
@@ -101,13 +91,13 @@ def _guarded(message: Message, pattern: re.Pattern[str], mark: str) -> dict[str,
         match value:
             case str():
                 return pattern.sub(lambda found: found[0] + mark, value)
-            case list():
+            case list() | tuple():
                 return [parted(each) for each in value]
             case dict():
-                return {key: parted(each) for key, each in value.items()}
+                return {parted(key): parted(each) for key, each in value.items()}
         return value
 
-    return {name: parted(value) for name, value in message.items()}
+    return {name if name in _OURS else parted(name): parted(value) for name, value in message.items()}
 
 
 def _encoded(text: str, tokenizer: Tokenizer, mark: str, reserved: Sequence[str]) -> ChatPrompt:
@@ -121,76 +111,3 @@ def _encoded(text: str, tokenizer: Tokenizer, mark: str, reserved: Sequence[str]
         elif part:
             ids += tokenizer.encode(part.replace(mark, "")).ids
     return ChatPrompt(plain, ids)
-
-
-def _run(template: str, values: Mapping[str, Any]) -> str:
-    from jinja2 import TemplateError
-
-    try:
-        compiled = _compiled(template)
-        left = [ROUNDS]
-        pieces, size = [], 0
-        for piece in compiled.generate(range=_ranges(left), raise_exception=_refuse, **values):
-            size += len(piece)
-            if size > LONGEST:
-                raise ChatError(f"the chat template writes more than {LONGEST:,} characters")
-            pieces.append(piece)
-        return "".join(pieces)
-    except ChatError:
-        raise
-    except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
-        raise ChatError(f"the chat template fails on these messages: {error}") from error
-    except (RecursionError, MemoryError) as error:
-        raise ChatError(f"the chat template does not end ({type(error).__name__})") from error
-
-
-def _ranges(left: list[int]) -> Any:
-    def counted(*bounds: int) -> Iterator[int]:
-        for number in range(*bounds):
-            left[0] -= 1
-            if left[0] < 0:
-                raise ChatError(f"the chat template goes around more than {ROUNDS:,} times")
-            yield number
-
-    return counted
-
-
-def _refuse(why: object) -> None:
-    raise ChatError(f"the chat template refuses these messages: {why}")
-
-
-@lru_cache(maxsize=16)
-def _compiled(template: str) -> Any:
-    from jinja2.ext import loopcontrols
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    class Bounded(ImmutableSandboxedEnvironment):
-        intercepted_binops = frozenset({"*", "**", "+", "%"})
-
-        def call_binop(self, context: Any, operator_: str, left: Any, right: Any) -> Any:
-            size = _size(left) + _size(right)
-            if operator_ == "*" and not (isinstance(left, int | float) and isinstance(right, int | float)):
-                size = max(_size(left), 1) * max(_size(right), 1)
-                size *= next((abs(each) for each in (left, right) if isinstance(each, int)), 1)
-            if operator_ == "**" and abs(right) > 64:
-                size = LONGEST + 1
-            if size > LONGEST:
-                raise ChatError(f"the chat template makes something larger than {LONGEST:,} characters")
-            return _BINARY[operator_](left, right)
-
-    environment = Bounded(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
-    environment.filters["tojson"] = _to_json
-    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(str(form))
-    return environment.from_string(template)
-
-
-_BINARY = {"*": operator.mul, "**": operator.pow, "+": operator.add, "%": operator.mod}
-
-
-def _size(value: Any) -> int:
-    return len(value) if isinstance(value, str | bytes | list | tuple | dict) else 0
-
-
-def _to_json(value: Any, ensure_ascii: bool = False, indent: int | None = None, **given: Any) -> str:
-    """As transformers does it: plain letters, and no HTML."""
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, default=str, **given)

@@ -18,7 +18,8 @@ from regard.config import to_dict
 from regard.data import Store, fingerprint, id_type, open_or_build
 from regard.tasks.base.documents import DocumentCorpus
 from regard.tasks.base.splits import Split
-from regard.tasks.language.dialogue import ChatError, Message, check_messages, render
+from regard.tasks.language.dialogue import Message, check_messages, render
+from regard.tasks.language.templates import ChatError
 from regard.text import DataError, Origin, Tokenizer
 from regard.text.conventions import Conventions
 
