@@ -30,7 +30,7 @@ class Remembering:
     def recall(self, served: Served, source: str | None, target: str | None) -> Recall | None:
         """For texts of these languages or, where a request does not say, those of the model; and where that
         does not know, of the memory, if it has one pair alone. None if it is not known which."""
-        source = source or served.source
+        source = source or served.source or getattr(served.predictor, "source_language", None)
         target = target or (served.targets[0] if len(served.targets) == 1 else None)
         try:
             pair = self._memory.pair(source, target)

@@ -22,8 +22,8 @@ from regard.serve.documents import translate_documents, translate_opened
 from regard.serve.doors import Door, Way
 from regard.serve.languages import CODE, name_of, served_pairs
 from regard.serve.line import RefusedError
-from regard.tasks.translation.languages import same
 from regard.text import DataError
+from regard.text.languages import same
 from regard.text.scanning import Syntax
 
 FILES: dict[str, tuple[Literal["text", "html"], str]] = {

@@ -79,6 +79,8 @@ class EvaluateOptions:
     text: Sequence[Path] = ()
     against: Path | None = None
     to: str | None = None
+    source_language: str | None = None
+    """Of the texts, for a translator that is told it."""
     lowercase: bool = False
     tokenize: str | None = None
     stride: int = 0
@@ -123,7 +125,9 @@ def _listed(names: Sequence[str]) -> str:
 
 def _typed(name: str) -> str:
     """An option as it is given."""
-    return {"files": "FILE", "references": "--reference"}.get(name, f"--{name.replace('_', '-')}")
+    return {"files": "FILE", "references": "--reference", "source_language": "--from"}.get(
+        name, f"--{name.replace('_', '-')}"
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

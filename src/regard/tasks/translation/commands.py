@@ -243,7 +243,8 @@ def _named(file: str) -> Iterator[None]:
 
 def evaluate(model: Path, options: EvaluateOptions, console: Console) -> dict[str, Any]:
     """Scores of a model, or of a file of translations; with `against`, what sets it apart from another."""
-    options.only("source", "references", "against", "to", "lowercase", "tokenize", "decoding", "encoding")
+    own = ("source", "references", "against", "to", "source_language", "lowercase", "tokenize", "decoding")
+    options.only(*own, "encoding")
     if options.source is None or not options.references:
         raise ConfigError(
             "a translator is measured on text and its translation: give --source and --reference"
@@ -263,7 +264,8 @@ def evaluate(model: Path, options: EvaluateOptions, console: Console) -> dict[st
             return given[system]
         translator = open_translator(system, device=options.device)
         decoding: DecodeConfig = changed(translator.decoding, dict(options.decoding))
-        return [each.text for each in translator.translate(sources, to=options.to, decoding=decoding)]
+        how: Any = {"to": options.to, "source_language": options.source_language, "decoding": decoding}
+        return [each.text for each in translator.translate(sources, **how)]
 
     how: dict[str, Any] = {"lowercase": options.lowercase, "tokenize": options.tokenize}
     system = translations(model)
