@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from regard.documents.base import Opened
@@ -101,15 +102,15 @@ async def translate_opened(ask: Ask, opened: Opened, source: str, target: str) -
     served = ask.translator(source, target)
     memory = ask.service.memory
     recall = None if memory is None else await asyncio.to_thread(memory.recall, served, source, target)
-    plan = Plan([opened]) if recall is None else await asyncio.to_thread(Plan, [opened], memory=recall)
+    aside = partial(ask.service.files.do, deadline=ask.deadline)
+    plan = await aside(lambda: Plan([opened]) if recall is None else Plan([opened], memory=recall))
     parts = plan.parts
     size = sum(len(each.source) for each in opened.segments)
     jobs = [*dict.fromkeys(work.job for _, work in parts)]
     found = await translate_jobs(ask, served, jobs, size, to=own_code(served.targets, target), source=source)
     for part, work in parts:
         plan.note(part, work, found[part])
-    (results,) = await _aside(size, plan.results)
-    return await _aside(size, lambda: opened.write(results, target))
+    return await aside(lambda: opened.write(plan.results()[0], target))
 
 
 async def translate_jobs(

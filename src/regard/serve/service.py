@@ -12,6 +12,7 @@ from typing import Any
 from regard.decode import DecodeConfig
 from regard.memory import Memory
 from regard.memory.recall import Use
+from regard.serve.aside import Aside
 from regard.serve.glossaries import Glossaries
 from regard.serve.lanes import LOG, Reading
 from regard.serve.languages import own_code
@@ -58,6 +59,8 @@ class Service:
         self._bases = Bases(named, device, precision)
         self._named = {each.name: each for each in named}
         self.models = Models([self._serve(each) for each in named])
+        self.files = Aside("regard-files", self.limits.waiting)
+        """Where documents are opened and written."""
         self.ready = True
         self._held: set[object] = set()
 
@@ -131,6 +134,7 @@ class Service:
         self.stop()
         for each in self.models:
             each.lane.close(seconds)
+        self.files.close()
         if self.memory is not None:
             self.memory.close()
             self.glossaries.close()
