@@ -86,6 +86,18 @@ def test_translations_are_fuzzy_and_nothing_else_changes():
     assert translated(catalogue()) == catalogue(wanted)
 
 
+def test_what_is_flagged_is_named_until_the_entry_is_translated_again():
+    raw = catalogue('#: a.py:1\n#, python-format\nmsgid "%d files"\nmsgstr ""\n')
+    opened = open_document("a.po", raw)
+    flagged = opened.write([Result(text="Dateien", flags=("numbers", "tags"))], "de")
+    assert b"#: a.py:1\n# regard: numbers, tags\n#, fuzzy, python-format\n" in flagged
+    again = open_document("a.po", flagged)
+    assert [each.state for each in again.segments] == ["draft"]
+    assert b"# regard" not in again.write([Result(text="%d Dateien")], "de")
+    assert again.write([Result(text="%d D", flags=("tags",))], "de").count(b"# regard: tags\n") == 1
+    assert b"# regard" not in again.write([Result(text="%d Dateien", origin="memory")], "de")
+
+
 def test_what_counts_is_not_fuzzy_any_more():
     opened = open_document("a.po", catalogue())
     results = [Result(text=each.source.upper(), origin="memory") for each in opened.segments]

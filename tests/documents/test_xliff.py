@@ -131,6 +131,45 @@ def test_sources_that_are_cut_are_translated_segment_by_segment():
     assert b"mid='1'>Drei.</mrk></target>" in again.write([None, Result(text="Drei.")])
 
 
+CUT = (
+    "<seg-source><mrk mtype='seg' mid='0'>One.</mrk> <mrk mtype='seg' mid='1'>Two.</mrk></seg-source>"
+    "<target{}>{}</target>"
+)
+
+
+@pytest.mark.parametrize("approved", ["", " approved='yes'"])
+@pytest.mark.parametrize("state", ["", " state='final'", " state='translated'", " state='needs-review-l10n'"])
+@pytest.mark.parametrize("target", ["Eins. Zwei.", "<mrk mtype='seg' mid='7'>Eins. Zwei.</mrk>"])
+def test_a_target_that_is_not_cut_as_its_source_is_kept(approved, state, target):
+    unit = f"<trans-unit id='1'{approved}><source>One. Two.</source>{CUT.format(state, target)}</trans-unit>"
+    raw = f"<xliff version='1.2'><file source-language='en'><body>{unit}</body></file></xliff>".encode()
+    opened = open_document("a.xlf", raw)
+    (segment,) = opened.segments
+    assert (segment.source, segment.target) == ("One. Two.", target)
+    assert segment.state == ("draft" if "needs" in state and not approved else "final")
+    ((kept,),) = Carrier(StandIn(lambda text: (text.upper(), []))).translate([opened])
+    assert kept is None or kept.text == target
+    assert opened.write([kept]) == raw
+
+
+def test_a_target_that_says_that_it_is_none_is_translated_in_segments():
+    cut = CUT.format(" state='new'", "One. Two.")
+    unit = f"<trans-unit id='1'><source>One. Two.</source>{cut}</trans-unit>"
+    raw = f"<xliff version='1.2'><file source-language='en'><body>{unit}</body></file></xliff>".encode()
+    assert [each.source for each in open_document("a.xlf", raw).segments] == ["One.", "Two."]
+
+
+def test_what_a_model_writes_is_not_approved_and_says_what_is_flagged():
+    unit = "<trans-unit id='1' approved='yes'><source>One</source><target/></trans-unit>"
+    raw = f"<xliff version='1.2'><file source-language='en'><body>{unit}</body></file></xliff>".encode()
+    opened = open_document("a.xlf", raw)
+    written = opened.write([Result(text="Eins", flags=("numbers",))], "de").decode()
+    assert "approved='no'" in written.replace('"', "'")
+    assert 'state-qualifier="x-flagged-mt">Eins' in written
+    assert 'state-qualifier="leveraged-mt">Eins' in opened.write([Result(text="Eins")], "de").decode()
+    assert open_document("a.xlf", written.encode()).segments[0].state == "draft"
+
+
 def test_codes_enclose_stand_for_words_or_are_beside_them():
     raw = (
         "<xliff version='1.2'><file source-language='en'><body><trans-unit id='1'><source>a "

@@ -58,12 +58,12 @@ def fit(plain: dict[str, Any], folder: Path, *, slowly: bool = False) -> None:
 
     os.fsync = slow if slowly else sync
     with (folder / "said").open("a") as said:
-        resumed = (folder / "recipe.toml").exists()
+        there = {each.name for each in folder.iterdir() if each.suffix != ".partial"}
+        resumed = there > {"said"}
         run.fit(
-            plain,
+            None if resumed else plain,  # whatever it has written, it goes on without the recipe
             out=folder,
             resume=resumed,
-            overwrite=not resumed,
             check=False,
             device="cpu",
             console=Console(file=said),

@@ -1,10 +1,13 @@
 """LibreTranslate's door, asked by its client and as Mastodon, Weblate and NeMo Curator ask."""
 
 import asyncio
+import io
 import json
 import re
 import threading
 import time
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +19,7 @@ from starlette.testclient import TestClient
 
 from regard.serve import detect
 from regard.serve.app import build_app
+from regard.serve.limits import Limits
 from regard.serve.models import Named
 from regard.serve.service import Service
 from tests.serve.server import apart, serving
@@ -63,6 +67,62 @@ def test_a_form_is_read_as_json_is(translating):
         form = {"Content-Type": "application/x-www-form-urlencoded"}
         answer = client.post("/translate", content=raw, headers=form).json()
     assert answer == {"translatedText": "schläft schläft"}
+
+
+def docx(body: str) -> bytes:
+    out, kind = io.BytesIO(), "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+    types = f'<Override PartName="/word/document.xml" ContentType="{kind}.main+xml"/>'
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+        space = "http://schemas.openxmlformats.org/package/2006/content-types"
+        file.writestr("[Content_Types].xml", f'<Types xmlns="{space}">{types}</Types>')
+        space = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+        file.writestr(
+            "word/document.xml",
+            f'<w:document xmlns:w="{space}"><w:body>{body}</w:body></w:document>',
+        )
+    return out.getvalue()
+
+
+def test_a_small_document_that_unpacks_to_much_is_refused_at_once(translating):
+    bombs, before = [docx("<w:p/>" * (size * 2**20 // 6)) for size in (5, 60)], translating.memory
+    assert len(bombs[1]) < 100_000
+    sent = {"source": "en", "target": "de"}
+    with translating.client() as client:
+        for bomb in bombs:
+            began = time.monotonic()
+            answer = client.post("/translate_file", data=sent, files={"file": ("a.docx", bomb)})
+            assert answer.status_code == 400
+            assert "more than" in answer.json()["error"]
+            assert time.monotonic() - began < 1
+        text = f"<w:p><w:r><w:t>{TREE}</w:t></w:r></w:p>"
+        answer = client.post("/translate_file", data=sent, files={"file": ("a.docx", docx(text))})
+        fetched = client.get(answer.json()["translatedFileUrl"]).content
+    assert translating.memory - before < 100
+    with zipfile.ZipFile(io.BytesIO(fetched)) as file:
+        assert german(TREE) in file.read("word/document.xml").decode()
+
+
+def test_what_is_opened_keeps_its_time_and_nobody_else_waits(word_model, monkeypatch):
+    """A document that takes long to open is given up, and texts of others are translated meanwhile."""
+    began = threading.Event()
+
+    def slow(*given, **more):
+        began.set()
+        time.sleep(1.5)
+        raise AssertionError
+
+    monkeypatch.setattr("regard.serve.doors.libretranslate.open_document", slow)
+    service = Service([Named.of(f"en-de={word_model}")], limits=Limits(seconds=1.0), device="cpu")
+    service.warm()
+    with TestClient(build_app(lambda: service), base_url="http://localhost") as client:
+        sent: dict[str, Any] = {"data": {"source": "en", "target": "de"}, "files": {"file": ("a.docx", b"x")}}
+        with ThreadPoolExecutor(4) as pool:
+            late = [pool.submit(client.post, "/translate_file", **sent) for _ in range(3)]
+            assert began.wait(5)
+            asked = {"q": TREE, "source": "en", "target": "de"}
+            assert client.post("/translate", json=asked).json() == {"translatedText": german(TREE)}
+            assert {each.result().status_code for each in late} == {503}
+    service.close()
 
 
 def test_mastodon_is_served(translating):

@@ -44,7 +44,8 @@ def test_a_language_is_taken_as_spelled_before_one_that_matches(tmp_path):
     assert [each.target for each in read_tmx(path, source="en-GB", target="de-at")] == ["Paradeiser"]
     assert same_language("en_US", "en")
     assert not same_language("en-US", "en-GB")
-    assert not same_language("en", "eng")
+    assert same_language("en", "eng")
+    assert not same_language("en", "enm")
 
 
 INLINE = (

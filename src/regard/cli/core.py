@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from regard.tasks.base.options import Device, Dimensions, Json, Model, To, command
+from regard.tasks.base.options import Device, Dimensions, From, Json, Model, To, command
 
 Settings = Annotated[
     list[str] | None, typer.Argument(help="Values on top of the recipe: model.layers=4 data.root=DIR")
@@ -257,6 +257,7 @@ def evaluate(
         str | None,
         typer.Option("--prompt", help="Which of a translator's prompts stands before each source."),
     ] = None,
+    source_language: From = None,
     lowercase: Annotated[
         bool, typer.Option("--lowercase", help="Upper and lower case are the same.")
     ] = False,

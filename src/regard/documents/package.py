@@ -7,7 +7,9 @@ import lzma
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from regard.documents.base import Result, Segment
 from regard.documents.splicing import Sites, Splicing, every
@@ -20,6 +22,8 @@ LARGEST_TOTAL = 1 << 30
 """Bytes that all parts may have, unpacked: a zip of a few kilobytes can hold more than any machine."""
 MOST = 20_000
 """Parts."""
+OTHERS = 5
+"""Times the XML, all parts of a document whose XML is bounded."""
 REMEDY = "open it in its program, and save it again"
 
 _DAMAGED = (
@@ -29,16 +33,32 @@ _DAMAGED = (
 """What Python's zipfile raises for bytes that are no zip."""
 
 
+_bound: ContextVar[int | None] = ContextVar("bound", default=None)
+
+
+@contextmanager
+def bounded(most: int) -> Iterator[None]:
+    """Documents that are opened inside have so many bytes of XML, all that is read together, and are refused
+    if it is more: a few kilobytes can be made to unpack to what takes gigabytes to read."""
+    token = _bound.set(most)
+    try:
+        yield
+    finally:
+        _bound.reset(token)
+
+
 class Package:
     def __init__(self, raw: bytes, file: str) -> None:
         self.raw, self.file = raw, file
+        self._left = _bound.get()
+        largest = LARGEST_TOTAL if self._left is None else min(OTHERS * self._left, LARGEST_TOTAL)
         try:
             self._zip = zipfile.ZipFile(io.BytesIO(raw))
         except _DAMAGED as error:
             raise DataError(Origin(file), f"no zip: {error}", remedy=REMEDY) from None
         self._infos = self._zip.infolist()
         total = sum(info.file_size for info in self._infos)
-        if total > LARGEST_TOTAL or len(self._infos) > MOST:
+        if total > largest or len(self._infos) > MOST:
             what = f"{len(self._infos)} parts of {total:,} bytes, more than such a document has"
             raise DataError(Origin(file), what, remedy="look at where it comes from")
         names = [info.filename for info in self._infos]
@@ -63,7 +83,12 @@ class Package:
             raise DataError(where, f"cannot be unpacked: {error}", remedy=REMEDY) from None
 
     def tree(self, name: str) -> Tree:
-        return read_xml(self.part(name), f"{self.file}/{name}")
+        if self._left is None:
+            raw = self.part(name)
+        else:
+            raw = self.part(name, self._left)
+            self._left -= len(raw)
+        return read_xml(raw, f"{self.file}/{name}")
 
     def written(self, changed: Mapping[str, bytes]) -> bytes:
         """With other parts in the place of these."""

@@ -1,13 +1,14 @@
 """gettext's catalogues, PO and POT: entries without a translation get one, marked fuzzy; the rest stays.
 
-    #, python-format                      #, fuzzy, python-format
+    #, python-format                      # regard: numbers
+                                          #, fuzzy, python-format
     msgid "%d files"                ->    msgid "%d files"
     msgstr ""                             msgstr "%d Dateien"
 
 Of an entry with plural forms, the singular and the plural are segments. As many forms are written as the
 language has: that of one thing gets the singular, every other one the plural; forms that are there stay. A
 fuzzy entry counts as a draft, but as new where the catalogue says that it was made for another text
-(#| msgid).
+(#| msgid). A comment says what is flagged, until the entry gets another translation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -144,6 +145,8 @@ class OpenedPo:
         lines[first] = "".join(written)
         lines[first + 1 : last] = [""] * (last - first - 1)
         catalogue.mark(lines, entry, any(each.draft for each in given.values()) or (entry.fuzzy and kept))
+        flags = dict.fromkeys(flag for each in given.values() if each.draft for flag in each.flags)
+        catalogue.remark(lines, entry, [*flags])
 
     def _stays(self, entry: Entry, form: int, given: Mapping[bool, Result], plurals: Plurals) -> bool:
         """What is there stays while other forms of the same text are missing."""

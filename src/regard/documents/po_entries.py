@@ -8,6 +8,7 @@ The encoding is the one that the header names.
 
 import codecs
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from regard.text import DataError, Origin
@@ -27,6 +28,8 @@ _BEFORE = {
     "msgstr": ("msgid", "msgid_plural", "msgstr"),
 }
 """What may come before a keyword in an entry."""
+REMARK = "# regard: "
+"""Before what somebody should look at."""
 FIX = "fix the file; msgfmt -c tells more"
 
 
@@ -51,6 +54,8 @@ class Entry:
     """Whether it is said what text its translation was made for."""
     mark: int = 0
     """The line before which flags are written."""
+    remarks: tuple[int, ...] = ()
+    """The lines that say what somebody should look at."""
 
     @property
     def stale(self) -> bool:
@@ -97,6 +102,15 @@ class Catalogue:
             lines[first] = f"#, {', '.join(['fuzzy', *_flags(lines[first])])}{self.end}"
         else:
             lines[entry.mark] = f"#, fuzzy{self.end}" + lines[entry.mark]
+
+    def remark(self, lines: list[str], entry: Entry, flags: Sequence[str]) -> None:
+        """Say what somebody should look at, or that there is nothing any more."""
+        for number in entry.remarks:
+            lines[number] = ""
+        if flags:
+            place = entry.flags[0] if entry.flags else entry.mark
+            told = " ".join(", ".join(flags).split())
+            lines[place] = f"{REMARK}{told}{self.end}{lines[place]}"
 
     def joined(self, lines: list[str]) -> bytes:
         """In its encoding; in UTF-8, and called so, if that lacks a character."""
@@ -214,6 +228,8 @@ class _Reader:
                 entry.flags += (each,)
                 entry.fuzzy |= "fuzzy" in flags
                 entry.printf |= any(flag in _PRINTF for flag in flags)
+            elif text.startswith(REMARK):
+                entry.remarks += (each,)
             elif text.startswith("#|"):
                 entry.previous = True
                 entry.mark = min(entry.mark, each)

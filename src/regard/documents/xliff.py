@@ -3,11 +3,12 @@
                            1.2                                            2.x
     a model's              state="needs-review-translation"               state="translated"
                            state-qualifier="leveraged-mt"                 subState="regard:machine"
-    with flags             the same                                       subState="regard:flagged"
+    with flags             state-qualifier="x-flagged-mt"                 subState="regard:flagged"
     from a memory          state="translated", "exact-match"              state="translated"
 
 A target that is there already is kept, unless its state says that it is none yet. Sources that are cut into
-segments (`seg-source`) are translated segment by segment.
+segments (`seg-source`) are translated segment by segment, unless the target is there without those segments,
+or is approved or final: then the unit is one.
 """
 
 import re
@@ -139,13 +140,21 @@ class OpenedXliff:
 
     def _target(self, place: _Place, result: Result, language: str | None) -> list[Edit]:
         states = _states_1(result) if self._version == 1 else {}
-        edits = [] if self._version == 1 else self._tree.rewrite(place.holder, _states_2(result))
+        edits = self._doubted(place.holder, [result])
+        if self._version == 2:
+            edits = self._tree.rewrite(place.holder, _states_2(result))
         if place.target is not None:
             return edits + self._tree.rewrite(place.target, states, result.text)
         attributes: dict[str, str | None] = {**states, "xml:space": place.source.attributes.get(SPACE)}
         if self._version == 2 and place.source.inherited(LANGUAGE, language or "") != language:
             attributes["xml:lang"] = language
         return [*edits, self._new_target(place.source, place.holder, attributes, result.text)]
+
+    def _doubted(self, unit: Node, given: Sequence[Result]) -> list[Edit]:
+        """What nobody has read yet is not approved, whatever the unit said of an empty target."""
+        approved = unit.attributes.get("approved") == "yes"
+        draft = any(each.draft for each in given)
+        return self._tree.rewrite(unit, {"approved": "no"}) if approved and draft else []
 
     def _new_target(self, source: Node, unit: Node, attributes: Mapping[str, str | None], text: str) -> Edit:
         behind = unit.first("seg-source") or source
@@ -158,9 +167,9 @@ class OpenedXliff:
         if not given:
             return []
         target = unit.first("target")
-        states = _states_1(next((each for each in given if each.draft), given[0]))
+        states = _states_1(max(given, key=lambda each: (each.draft, bool(each.flags))))
         if target is not None and all(place.target is not None for place, _ in own):
-            edits = self._tree.rewrite(target, states)
+            edits = self._doubted(unit, given) + self._tree.rewrite(target, states)
             for place, result in own:
                 if result is not None and place.target is not None:
                     edits += self._tree.rewrite(place.target, {}, result.text)
@@ -176,8 +185,8 @@ class OpenedXliff:
             done = place.source.inner_end
         text += self._tree.data[done : cut.inner_end].decode()
         if target is not None:
-            return self._tree.rewrite(target, states, text)
-        return [self._new_target(source, unit, states, text)]
+            return self._doubted(unit, given) + self._tree.rewrite(target, states, text)
+        return [*self._doubted(unit, given), self._new_target(source, unit, states, text)]
 
     def _languages(self, language: str | None) -> list[Edit]:
         """Said where it was not."""
@@ -207,18 +216,28 @@ def _places_1(tree: Tree, file: Node) -> Iterator[tuple[str, _Place]]:
             raise tree.error(unit, "a <trans-unit>", counts)
         target = targets[0] if targets else None
         cut = unit.first("seg-source")
-        parts = [] if cut is None else [each for each in cut.walk() if _is_segment(each)]
-        if not parts:
+        parts = [] if cut is None else _segments(cut)
+        there = {} if target is None else dict(_segments(target))
+        if not parts or (target is not None and _is_whole(tree, unit, target, {*there}, {*dict(parts)})):
             yield key, _Place(sources[0], target, unit)
             continue
-        there = (
-            {}
-            if target is None
-            else {each.attributes.get("mid", ""): each for each in target.walk() if _is_segment(each)}
-        )
-        for part in parts:
-            mid = part.attributes.get("mid", "")
+        for mid, part in parts:
             yield f"{key}/{mid}", _Place(part, there.get(mid), unit, mid)
+
+
+def _segments(node: Node) -> list[tuple[str, Node]]:
+    return [(each.attributes.get("mid", ""), each) for each in node.walk() if _is_segment(each)]
+
+
+def _is_whole(tree: Tree, unit: Node, target: Node, there: set[str], parts: set[str]) -> bool:
+    """Whether a target counts as it stands, though it is not cut as its source is: what somebody has written
+    must not be written over segment by segment."""
+    state = target.attributes.get("state")
+    if not tree.raw(target).strip():
+        return False
+    if unit.attributes.get("approved") == "yes" or state in _FINAL:
+        return not parts <= there
+    return state not in _NEW and (not there or not there <= parts)
 
 
 def _is_segment(node: Node) -> bool:
@@ -257,7 +276,8 @@ def _longest(holder: Node) -> int | None:
 def _states_1(result: Result) -> dict[str, str | None]:
     if result.mark is not None:
         return _marked(result.mark, _STATES_1)
-    qualifier = {"model": "leveraged-mt", "memory": "exact-match"}.get(result.origin)
+    made = "x-flagged-mt" if result.draft and result.flags else "leveraged-mt"
+    qualifier = {"model": made, "memory": "exact-match"}.get(result.origin)
     state = "needs-review-translation" if result.draft else "translated"
     return dict(zip(_STATES_1, (state, qualifier), strict=True))
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.memory.words import EXACT
-from regard.text.tmx import normal_language, same_language
+from regard.text.languages import base
+from regard.text.tmx import same_language
 
 Languages = tuple[str | None, str | None]
 """The source's and the target's; None where it is not known."""
@@ -82,6 +83,6 @@ def _all(same: Callable[[str, str], bool], pair: tuple[str, str], codes: Languag
 
 
 def may_be_same(one: str, other: str) -> bool:
-    """Of codes of different lists, as de and deu_Latn are, nobody knows."""
-    first, second = (normal_language(code).partition("-")[0] for code in (one, other))
+    """As far as anybody can tell from codes of different lists: de and deu_Latn are, de and eng are not."""
+    first, second = base(one), base(other)
     return first == second or len(first) != len(second)

@@ -42,6 +42,10 @@ def serve(
         typer.Option("--memory-use", help="Whether what the memory has is the answer, or only listed."),
     ] = "exact",
     body: Annotated[int, typer.Option("--max-body", help="Bytes of a request.")] = DEFAULTS.body,
+    unpacking: Annotated[
+        float,
+        typer.Option("--max-unpacking", help="Times --max-body, the XML of a document that was sent packed."),
+    ] = DEFAULTS.unpacking,
     texts: Annotated[int, typer.Option("--max-texts", help="Texts of a request.")] = DEFAULTS.texts,
     characters: Annotated[
         int, typer.Option("--max-characters", help="Characters of a request.")

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from regard.serve.languages import base, name_of
+from regard.serve.languages import name_of
 from regard.serve.line import RefusedError
+from regard.text.languages import base
 
 READ = 2000
 """Characters that are looked at."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from regard.documents.base import Opened
@@ -10,8 +11,8 @@ from regard.serve.asking import Ask
 from regard.serve.languages import own_code
 from regard.serve.models import Served
 from regard.tasks.translation.documents import Plan
-from regard.tasks.translation.languages import same
 from regard.tasks.translation.result import Translation
+from regard.text.languages import same
 from regard.text.markup import parse
 from regard.text.scanning import Syntax
 from regard.text.terms import Terms
@@ -66,7 +67,8 @@ async def _translate(
     size = sum(map(len, texts))
     documents = await _aside(size, lambda: [parse(text, syntax) for text in texts])
     jobs = await _aside(size, lambda: [[Job(block, terms) for block in each.blocks] for each in documents])
-    settings: Any = {"to": own_code(served, target), "split": split, "decoding": {"n_best": alternatives + 1}}
+    own: Any = {"to": own_code(served.targets, target), "source": source, "split": split}
+    settings: Any = {**own, "decoding": {"n_best": alternatives + 1}}
     every = [job for each in jobs for job in each]
     left = await _remembered(ask, served, every, source, target)
     await translate_jobs(ask, served, left, size, terms=terms, **settings)
@@ -100,15 +102,15 @@ async def translate_opened(ask: Ask, opened: Opened, source: str, target: str) -
     served = ask.translator(source, target)
     memory = ask.service.memory
     recall = None if memory is None else await asyncio.to_thread(memory.recall, served, source, target)
-    plan = Plan([opened]) if recall is None else await asyncio.to_thread(Plan, [opened], memory=recall)
+    aside = partial(ask.service.files.do, deadline=ask.deadline)
+    plan = await aside(lambda: Plan([opened]) if recall is None else Plan([opened], memory=recall))
     parts = plan.parts
     size = sum(len(each.source) for each in opened.segments)
     jobs = [*dict.fromkeys(work.job for _, work in parts)]
-    found = await translate_jobs(ask, served, jobs, size, to=own_code(served, target))
+    found = await translate_jobs(ask, served, jobs, size, to=own_code(served.targets, target), source=source)
     for part, work in parts:
         plan.note(part, work, found[part])
-    (results,) = await _aside(size, plan.results)
-    return await _aside(size, lambda: opened.write(results, target))
+    return await aside(lambda: opened.write(plan.results()[0], target))
 
 
 async def translate_jobs(

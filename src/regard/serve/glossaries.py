@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from regard.memory import Memory, MemoryFileError, NamedGlossary
 from regard.serve.line import BusyError, RefusedError
-from regard.tasks.translation.languages import same
+from regard.text.languages import same
 from regard.text.terms import Terms
 
 LOG = logging.getLogger("regard.serve")

@@ -1,10 +1,10 @@
 """Languages by their codes: their names, and which of them are served."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from regard.serve.models import Models, Served
-from regard.tasks.translation.languages import same
+from regard.text.languages import base, same, script
 
 _NAMES = """
 af Afrikaans, am Amharic, ar Arabic, as Assamese, az Azerbaijani, be Belarusian, bg Bulgarian, bn Bengali,
@@ -31,16 +31,12 @@ CODE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
 """What the code of a language looks like."""
 
 
-def base(code: str) -> str:
-    """Without the region: de for de-AT."""
-    return re.split("[-_]", code)[0].lower()
-
-
 def name_of(code: str) -> str:
     """The code itself for a language that has no name here; the region in brackets."""
     name = NAMES.get(base(code), base(code))
     region = re.split("[-_]", code)[1:]
-    return f"{name} ({region[0].upper()})" if region else name
+    part = region[0].title() if region and len(region[0]) == 4 else "".join(region[:1]).upper()
+    return f"{name} ({part})" if part else name
 
 
 def served_pairs(models: Models) -> dict[str, list[str]]:
@@ -55,12 +51,14 @@ def served_pairs(models: Models) -> dict[str, list[str]]:
 
 def sources_of(translators: Iterable[Served]) -> list[str] | None:
     """The languages that they read; None if one reads any."""
-    found = [each.source for each in translators]
-    known = [source for source in found if source is not None]
-    return known if len(known) == len(found) else None
+    found = [each.reads or (each.source,) for each in translators]
+    known = [source for own in found for source in own if source is not None]
+    return known if len(known) == sum(map(len, found)) else None
 
 
-def own_code(served: Served, target: str) -> str:
-    """The target as the model calls it: de for DE and de-AT."""
-    exact = [own for own in served.targets if own.lower() == target.lower()]
-    return (exact or [own for own in served.targets if same(own, target)] or [target])[0]
+def own_code(known: Sequence[str], language: str) -> str:
+    """As a model calls it that knows these: de or deu_Latn for DE and de-AT, zho_Hant for zh-TW."""
+    exact = [own for own in known if own.lower() == language.lower()]
+    alike = [own for own in known if same(own, language)]
+    written = [own for own in alike if script(language) not in (None, script(own))]
+    return (exact or [own for own in alike if own not in written] or alike or [language])[0]

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 class Limits:
     body: int = 2_000_000
     """Bytes of a request."""
+    unpacking: float = 2.0
+    """Times `body`, the XML of a document that was sent packed (DOCX, ODT)."""
     texts: int = 256
     """Texts of a request."""
     characters: int = 100_000

@@ -21,7 +21,8 @@ from regard.serve.writing import GeneratorLane
 from regard.tasks.base.adapter import FOLDER as ADAPTERS
 from regard.tasks.base.faster import Precision
 from regard.tasks.load import load
-from regard.tasks.translation.languages import CODE, pair_of, same
+from regard.tasks.translation.languages import CODE, pair_of
+from regard.text.languages import same
 
 LANES: dict[str, type[Lane]] = {"translate": TranslatorLane, "language": GeneratorLane}
 """By task; all others read."""
@@ -75,10 +76,13 @@ class Served:
     stamp: tuple[float, ...]
     """When its files were written."""
     adapter: Path | None = None
+    reads: tuple[str, ...] = ()
+    """Of a translator that is told what it reads: what it can be told."""
 
     def joins(self, source: str | None, target: str | None) -> bool:
         """Whether it translates from one language to another; None for any."""
-        reads = source is None or self.source is None or same(self.source, source)
+        known = self.reads or ((self.source,) if self.source else ())
+        reads = source is None or not known or any(same(own, source) for own in known)
         return reads and (target is None or any(same(own, target) for own in self.targets))
 
 
@@ -134,6 +138,7 @@ def serve(named: Named, limits: Limits, metrics: Metrics, bases: Bases) -> Serve
         targets=targets,
         stamp=stamp,
         adapter=named.adapter,
+        reads=() if getattr(predictor, "marks", "source") == "source" else targets,
     )
 
 

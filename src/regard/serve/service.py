@@ -12,8 +12,10 @@ from typing import Any, cast
 from regard.decode import DecodeConfig
 from regard.memory import Memory
 from regard.memory.recall import Use
+from regard.serve.aside import Aside
 from regard.serve.glossaries import Glossaries
 from regard.serve.lanes import LOG, Reading
+from regard.serve.languages import own_code
 from regard.serve.limits import Limits
 from regard.serve.line import ClosedError, RefusedError, Work, in_time
 from regard.serve.metrics import Metrics
@@ -57,6 +59,8 @@ class Service:
         self._bases = Bases(named, device, precision)
         self._named = {each.name: each for each in named}
         self.models = Models([self._serve(each) for each in named])
+        self.files = Aside("regard-files", self.limits.waiting)
+        """Where documents are opened and written."""
         self.ready = True
         self._held: set[object] = set()
 
@@ -77,7 +81,8 @@ class Service:
         match served.task:
             case "translate":
                 to = next(iter(served.predictor.languages), None)
-                asked = Translating(words, to, served.predictor.options())
+                reads = None if served.predictor.source_language else next(iter(served.reads), None)
+                asked = Translating(words, to, served.predictor.options(), reads=reads)
             case "language":
                 asked = Writing(words[0], (("max_tokens", 4),))
             case "answer":
@@ -129,6 +134,7 @@ class Service:
         self.stop()
         for each in self.models:
             each.lane.close(seconds)
+        self.files.close()
         if self.memory is not None:
             self.memory.close()
             self.glossaries.close()
@@ -156,13 +162,15 @@ class Service:
         texts: Sequence[str],
         *,
         to: str | None = None,
+        source: str | None = None,
         decoding: dict[str, Any] | None = None,
         terms: Terms | None = None,
         matches: Sequence[str] = (),
         deadline: float | None = None,
         **settings: Any,
     ) -> list[Translation]:
-        """`settings` are those of `Translator.translate`: align, split, suppressed, too_long. A model that
+        """`source` counts for a model that is told what it reads; `settings` are those of
+        `Translator.translate`: align, split, suppressed, too_long. A model that
         was trained so is told `terms`, and given `matches`, one for each text; no other has them."""
         predictor = served.predictor
         own: DecodeConfig = predictor.decoding
@@ -171,11 +179,13 @@ class Service:
             given["beam"] = given["n_best"]
         try:
             options = cast(TranslatorLane, served.lane).options(given, settings)
-            to = to if predictor.languages else None
+            to = own_code(predictor.languages, to) if to and predictor.languages else None
             predictor.languages_of(to, 1)
+            reads = own_code(served.reads, source) if source and served.reads else None
+            predictor.reads(reads)
         except (ValueError, TypeError) as error:
             raise RefusedError(str(error)) from error
-        asked = Translating(tuple(texts), to, options, terms, tuple(matches))
+        asked = Translating(tuple(texts), to, options, terms, tuple(matches), reads)
         cost = sum(map(_tokens, texts)) * options.decoding.width
         work = Work(asked, options, cost, caller, self._deadline(deadline), size=len(texts))
         return await self._ask(served, work)
@@ -192,7 +202,7 @@ class Service:
         **settings: Any,
     ) -> list[Translation]:
         """The same, where the memory has no answer; with its matches, as `Translator.translate` has them."""
-        how: Any = {"to": target, "deadline": self._deadline(deadline), **settings}
+        how: Any = {"to": target, "source": source, "deadline": self._deadline(deadline), **settings}
         known = None
         if self.memory is not None:
             known = await self.memory.look_up(served, texts, source, target, how["deadline"])

@@ -43,6 +43,8 @@ class Translating:
     """What words must become, for a model that was trained to be told."""
     matches: tuple[str, ...] = ()
     """Of each text, the translation of a near match, for a model that was trained with such."""
+    reads: str | None = None
+    """The language of all, for a model that is told it; None for what that reads unless it is told."""
 
 
 @dataclass(slots=True, eq=False)
@@ -189,7 +191,8 @@ class TranslatorLane(Lane):
         asked: Translating = work.asked
         try:
             languages = self.predictor.languages_of(asked.to, len(asked.texts))
-            sources = number_sources(asked.texts, languages, [""] * len(asked.texts), None, 1)
+            blank = [""] * len(asked.texts)
+            sources = number_sources(asked.texts, languages, blank, None, 1, asked.reads)
             sources = [*self._helped(sources, asked)]
             pieces = self.predictor.plan(sources, asked.options)
         except Exception as error:

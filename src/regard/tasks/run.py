@@ -15,14 +15,14 @@ from typing import Any
 from rich.console import Console
 
 from regard.config import ConfigError
-from regard.disk import AGAIN, DiskFullError
+from regard.disk import AGAIN, DiskFullError, write_text
 from regard.nn.memory import freed_memory_kept
 from regard.tasks.ahead import Ahead, sweep
-from regard.tasks.base.folder import WEIGHTS
+from regard.tasks.base.folder import METRICS, NEXT, RECIPE, WEIGHTS, clear, read_metrics
 from regard.tasks.base.forecast import Forecast, timed
 from regard.tasks.base.job import Job, build_trainer, text_digest, train
 from regard.tasks.base.outlook import outlook
-from regard.tasks.base.recipe import Tables, Written, recipe_text
+from regard.tasks.base.recipe import Tables, Written, given_text, recipe_text
 from regard.tasks.base.task import Later
 from regard.tasks.registry import as_recipe, get_task, read_recipe
 from regard.text.doctor import render
@@ -47,7 +47,7 @@ def written_recipe(
     if recipe is None:
         if not resume:
             raise ConfigError("no recipe: name a TOML file, or resume a folder with --resume --out FOLDER")
-        recipe = folder / "recipe.toml"
+        recipe = folder / (NEXT if (folder / NEXT).exists() else RECIPE)
         if not recipe.exists():
             raise ConfigError(f"{folder}: nothing to resume, it has no recipe.toml; give the recipe")
     if isinstance(recipe, Mapping):
@@ -62,7 +62,7 @@ def _refuse_used(folder: Path, *, resume: bool, overwrite: bool) -> None:
     last, weights = checkpoints.find(folder), folder / WEIGHTS
     if overwrite:
         return
-    if resume and weights.exists() and last is None:
+    if resume and weights.exists() and last is None and not _is_again(folder):
         raise ConfigError(
             f"{folder} holds {WEIGHTS} but no {checkpoints.CHECKPOINT} to go on from: replace it by "
             "--overwrite, or choose another --out"
@@ -73,6 +73,32 @@ def _refuse_used(folder: Path, *, resume: bool, overwrite: bool) -> None:
             f"{folder} already holds {held}: continue it by --resume, replace it by --overwrite, or choose "
             "another --out"
         )
+
+
+def _is_again(folder: Path) -> bool:
+    """Whether a model without a checkpoint is one that this run makes again: it was solved for, or it is not
+    whole."""
+    if not (folder / RECIPE).exists():
+        return False
+    return not (folder / METRICS).exists() or read_metrics(folder).get("step") == 0
+
+
+@contextmanager
+def _begun(written: Written[Any], folder: Path) -> Iterator[None]:
+    """From here on, it is this run that is resumed. What it takes the place of is there until its text has
+    been read (`clear`), and stays if that cannot be."""
+    used = checkpoints.find(folder) is not None or (folder / WEIGHTS).exists()
+    fresh = not any(folder.iterdir())
+    write_text(folder / NEXT, given_text(written))
+    if not used:
+        clear(folder)
+    try:
+        yield
+    except Exception:
+        (folder / NEXT).unlink(missing_ok=True)
+        if fresh and [each.name for each in folder.iterdir()] == [RECIPE]:
+            (folder / RECIPE).unlink()
+        raise
 
 
 def fit(
@@ -100,16 +126,19 @@ def fit(
     written = written_recipe(recipe, settings, folder, resume=resume)
     with _joined(folder, device) as ranks:
         resume = resume or not ranks.agreed(not restarted())
+        replaces = resume and (folder / NEXT).exists()
+        overwrite = overwrite or replaces
         _refuse_used(folder, resume=resume, overwrite=overwrite)
         ranks = ranks.reaching(folder)
         with _held(folder) if ranks.builder else nullcontext():
-            begun = ranks.share(resume and checkpoints.find(folder) is not None)
+            begun = ranks.share(resume and not replaces and checkpoints.find(folder) is not None)
             if resume and not begun and ranks.first:
                 said = f"{folder}: no checkpoint yet, training starts from the beginning"
                 console.print(said, highlight=False)
-            if check and not begun:
-                _check(written, ranks, console, ahead)
-            job = prepare(written, folder, ranks, console, begun=begun, ahead=ahead)
+            with _begun(written, folder) if ranks.builder and not begun else nullcontext():
+                if check and not begun:
+                    _check(written, ranks, console, ahead)
+                job = prepare(written, folder, ranks, console, begun=begun, ahead=ahead)
             with freed_memory_kept() if ranks.device.type == "cpu" else nullcontext():
                 return train(job, folder, console, begun=begun)
 

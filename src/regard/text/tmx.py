@@ -24,6 +24,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from regard.text.elements import Element, scan_elements
 from regard.text.files import COMPRESSED, LONGEST
+from regard.text.languages import base
 from regard.text.records import DataError, OnError, Origin, Pair, Skipped, sift
 from regard.text.words import without_spaces
 
@@ -92,9 +93,15 @@ def normal_language(code: str) -> str:
 
 
 def same_language(one: str, other: str) -> bool:
-    """en is en-US and en-GB, which are not each other."""
-    first, second = sorted((normal_language(one), normal_language(other)), key=len)
+    """en is en-US and en-GB, which are not each other, and eng, which is en."""
+    first, second = sorted((_short(normal_language(code)) for code in (one, other)), key=len)
     return bool(first) and (second == first or second.startswith(f"{first}-"))
+
+
+def _short(code: str) -> str:
+    """With two letters for the language, where it has such a code."""
+    language, sign, rest = code.partition("-")
+    return f"{base(language)}{sign}{rest}"
 
 
 def normal_date(date: str) -> str:

@@ -15,9 +15,9 @@ from regard.serve.detect import Detected, sources
 from regard.serve.documents import translate_documents
 from regard.serve.doors import Door, Way
 from regard.serve.glossaries import Dictionary, Glossary, read_entries
-from regard.serve.languages import CODE, base, name_of, served_pairs
+from regard.serve.languages import CODE, name_of, served_pairs
 from regard.serve.line import RefusedError, in_time
-from regard.tasks.translation.languages import same
+from regard.text.languages import base, same
 from regard.text.scanning import Syntax
 from regard.text.terms import Terms
 
@@ -126,7 +126,8 @@ async def languages(ask: Ask) -> Response:
     targets = {target for each in pairs.values() for target in each}
     found: dict[str, str] = {}
     for target in sorted(targets):
-        for code in REGIONS.get(target, (target.replace("_", "-").upper(),)):
+        own = base(target) if sum(same(target, other) for other in targets) == 1 else target
+        for code in REGIONS.get(own, (own.replace("_", "-").upper(),)):
             found[code] = NAMES.get(code, name_of(target))
     return Json(
         [{"language": code, "name": name, "supports_formality": False} for code, name in found.items()]

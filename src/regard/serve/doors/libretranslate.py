@@ -3,7 +3,6 @@
 NeMo Curator asks the same path for {"texts", "src_lang", "tgt_lang"} and reads {"translations"}.
 """
 
-import asyncio
 import re
 import secrets
 import time
@@ -15,6 +14,8 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
+from regard.documents.base import Opened
+from regard.documents.package import bounded
 from regard.documents.registry import endings, open_document
 from regard.serve.asking import Ask, Json
 from regard.serve.detect import Detected, candidates, sources
@@ -22,8 +23,8 @@ from regard.serve.documents import translate_documents, translate_opened
 from regard.serve.doors import Door, Way
 from regard.serve.languages import CODE, name_of, served_pairs
 from regard.serve.line import RefusedError
-from regard.tasks.translation.languages import same
 from regard.text import DataError
+from regard.text.languages import same
 from regard.text.scanning import Syntax
 
 FILES: dict[str, tuple[Literal["text", "html"], str]] = {
@@ -172,7 +173,13 @@ async def _translate_document(
 ) -> tuple[bytes, str]:
     """What the file says of its languages goes before a guess."""
     try:
-        opened = await asyncio.to_thread(open_document, name, raw, settings={"target_language": target})
+        most = int(ask.service.limits.unpacking * ask.service.limits.body)
+
+        def opening() -> Opened:
+            with bounded(most):
+                return open_document(name, raw, settings={"target_language": target})
+
+        opened = await ask.service.files.do(opening, ask.deadline)
         texts = [each.block.view().text for each in opened.segments if each.state == "new"]
         ask.check_texts(["\n".join(texts)])
         if opened.target_language and not same(opened.target_language, target):

@@ -4,6 +4,7 @@
     model.safetensors   the weights
     tokenizer.json      the tokenizer
     recipe.toml         what trained it, every value written out
+    recipe.next.toml    of a run that takes its place, until its text has been read
     metrics.json        how good it is, with the signatures of the metrics
     data.json           what it learned from: files, counts
 
@@ -22,7 +23,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from regard.config import from_dict
-from regard.disk import replace, write_text
+from regard.disk import replace, sync_folder, write_text
 from regard.nn.packed import Product
 from regard.nn.quantized import quantize
 from regard.plugins import LOADED, load_installed, needed
@@ -49,6 +50,8 @@ __all__ = [
     "EXPORTED",
     "FORMAT",
     "METRICS",
+    "NEXT",
+    "RECIPE",
     "WEIGHTS",
     "FolderError",
     "check_backed",
@@ -72,6 +75,8 @@ Model = TypeVar("Model", bound=nn.Module)
 Shape = TypeVar("Shape")
 FORMAT = 1
 METRICS = "metrics.json"
+RECIPE = "recipe.toml"
+NEXT = "recipe.next.toml"
 EXPORTED = "regard.json"
 """In a folder that was exported for another engine."""
 
@@ -176,10 +181,13 @@ def write_digested(folder: Path, config: Mapping[str, Any]) -> None:
 
 
 def clear(folder: Path) -> None:
-    """Make room for a run that takes the place of the one there."""
+    """Make room for a run that takes the place of the one there, and put its recipe there."""
     resume.clear(folder)
     for name in (WEIGHTS, METRICS):
         (folder / name).unlink(missing_ok=True)
+    if (folder / NEXT).exists():
+        (folder / NEXT).replace(folder / RECIPE)
+        sync_folder(folder)
 
 
 def check_backed(folder: Path, build: Callable[[], nn.Module]) -> None:

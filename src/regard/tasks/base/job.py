@@ -23,6 +23,7 @@ from regard.nn.layers import BatchNorm
 from regard.tasks.base.feed import PlannedFeed
 from regard.tasks.base.folder import (
     METRICS,
+    RECIPE,
     load_weights,
     read_metrics,
     whole,
@@ -197,7 +198,7 @@ def _describe(job: Job, folder: Path) -> None:
         about |= job.learned(read_metrics(folder)["valid"])
     write_config(folder, job.recipe.task, about)
     here = replace(job.recipe, data=replace(job.recipe.data, root=str(job.root.resolve())))
-    write_text(folder / "recipe.toml", recipe_text(here))
+    write_text(folder / RECIPE, recipe_text(here))
     write_json(folder / "data.json", job.data)
 
 

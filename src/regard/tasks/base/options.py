@@ -45,6 +45,9 @@ Layer = Annotated[
     int, typer.Option("--layer", help="With --words: whose vectors; 0 is the embedding, -1 the last.")
 ]
 To = Annotated[str | None, typer.Option("--to", help="Target language of a model that writes several.")]
+From = Annotated[
+    str | None, typer.Option("--from", help="Source language of a model that is told it, as NLLB is.")
+]
 Precision = Annotated[
     Literal["float32", "bfloat16", "int8", "int4"] | None,
     typer.Option(

@@ -133,6 +133,28 @@ def _refuse_misplaced(recipe: type, name: str, keys: Iterable[str]) -> None:
             raise ConfigError(f"unknown key {path!r}; did you mean {' or '.join(map(repr, homes))}?")
 
 
+def given_text(written: Written[Any]) -> str:
+    """As TOML, a recipe as it was given, with its paths in full: it means the same in any folder."""
+    plain = _said({"task": written.checked.task, **written.plain})
+    plain["data"]["root"] = str((written.where / written.checked.data.root).resolve())
+    for table, name in (("model", "start"), ("loss", "guide")):
+        path = plain.get(table, {}).get(name)
+        if path and (written.where / path).exists():
+            plain[table][name] = str((written.where / path).resolve())
+        elif path and Path(path).exists():
+            plain[table][name] = str(Path(path).resolve())
+    return write_toml(plain)
+
+
+def _said(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what is None, which says nothing."""
+    return {
+        key: _said(value) if isinstance(value, Mapping) else value
+        for key, value in plain.items()
+        if value is not None
+    }
+
+
 def recipe_text(recipe: Recipe) -> str:
     """As TOML, every value written out."""
     return write_toml(to_dict(recipe))

@@ -81,6 +81,8 @@ class EvaluateOptions:
     to: str | None = None
     prompt: str | None = None
     """Which of a translator's prompts stands before each source."""
+    source_language: str | None = None
+    """Of the texts, for a translator that is told it."""
     lowercase: bool = False
     tokenize: str | None = None
     stride: int = 0
@@ -125,7 +127,9 @@ def _listed(names: Sequence[str]) -> str:
 
 def _typed(name: str) -> str:
     """An option as it is given."""
-    return {"files": "FILE", "references": "--reference"}.get(name, f"--{name.replace('_', '-')}")
+    return {"files": "FILE", "references": "--reference", "source_language": "--from"}.get(
+        name, f"--{name.replace('_', '-')}"
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

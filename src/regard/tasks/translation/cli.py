@@ -9,6 +9,7 @@ from regard.tasks.base.options import (
     DECODING,
     FILES,
     Device,
+    From,
     Inputs,
     Into,
     JsonLines,
@@ -17,10 +18,6 @@ from regard.tasks.base.options import (
     To,
     command,
 )
-
-From = Annotated[
-    str | None, typer.Option("--from", help="Source language of a model that is told it, as NLLB is.")
-]
 
 
 @command(

@@ -245,9 +245,10 @@ def _named(file: str) -> Iterator[None]:
 
 def evaluate(model: Path, options: EvaluateOptions, console: Console) -> dict[str, Any]:
     """Scores of a model, or of a file of translations; with `against`, what sets it apart from another."""
-    options.only(
-        "source", "references", "against", "to", "prompt", "lowercase", "tokenize", "decoding", "encoding"
-    )
+    own = (
+        "source", "references", "against", "to", "source_language", "prompt", "lowercase", "tokenize", "decoding"
+    )  # fmt: skip
+    options.only(*own, "encoding")
     if options.source is None or not options.references:
         raise ConfigError(
             "a translator is measured on text and its translation: give --source and --reference"
@@ -267,8 +268,8 @@ def evaluate(model: Path, options: EvaluateOptions, console: Console) -> dict[st
             return given[system]
         translator = open_translator(system, device=options.device)
         decoding: DecodeConfig = changed(translator.decoding, dict(options.decoding))
-        asked: Any = {"to": options.to, "prompt": options.prompt}
-        return [each.text for each in translator.translate(sources, decoding=decoding, **asked)]
+        how: Any = {"to": options.to, "source_language": options.source_language, "prompt": options.prompt}
+        return [each.text for each in translator.translate(sources, decoding=decoding, **how)]
 
     how: dict[str, Any] = {"lowercase": options.lowercase, "tokenize": options.tokenize}
     system = translations(model)

@@ -28,10 +28,10 @@ from regard.tasks.base.outputs import Assignment, write_bytes_whole
 from regard.tasks.base.sources import Source, existing, source_of
 from regard.tasks.base.terminal import counting, say
 from regard.tasks.translation.documents import Carrier, FileReport, Flags, Older, report_of
-from regard.tasks.translation.languages import same
 from regard.tasks.translation.translator import Translator
 from regard.text import DataError, Origin
 from regard.text.files import open_bytes
+from regard.text.languages import same
 from regard.text.terms import Terms
 
 AT_ONCE = 20_000

@@ -25,8 +25,3 @@ def pair_of(folder: Path) -> tuple[str | None, str | None]:
 def _language(name: Any) -> str | None:
     ends = str(name).removesuffix(".gz").rpartition(".")[2]
     return ends if re.fullmatch(CODE, ends) and ends not in ("txt", "tsv", "csv") else None
-
-
-def same(one: str, other: str) -> bool:
-    """Whether two codes are of one language: de, DE, de-AT."""
-    return re.split("[-_]", one)[0].lower() == re.split("[-_]", other)[0].lower()

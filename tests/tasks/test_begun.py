@@ -1,0 +1,116 @@
+"""From its first moment on, a run can be resumed without its recipe; and it is that run which goes on."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+from safetensors.torch import load_file
+
+from regard.config import read_table, write_toml
+from regard.tasks import run
+from regard.tasks.base import folder as folders
+from regard.tasks.base import job as jobs
+from regard.tasks.base.recipe import given_text
+from regard.tasks.registry import as_recipe, read_recipe
+from tests.settings.corpora import recipes
+from tests.tasks import tiny
+
+
+class KilledError(BaseException):
+    """What no `except Exception` sees, as nothing sees a kill."""
+
+
+def fit(recipe: Any, out: Path, **how: Any) -> Any:
+    return run.fit(recipe, out=out, device="cpu", console=Console(file=io.StringIO()), **how)
+
+
+def killed(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, work: Callable[[], object]) -> None:
+    def die(*_: Any, **__: Any) -> None:
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, die)
+        with pytest.raises(KilledError):
+            work()
+
+
+def same(one: Path, other: Path) -> bool:
+    weights = [load_file(each / "model.safetensors") for each in (one, other)]
+    return weights[0].keys() == weights[1].keys() and all(
+        torch.equal(weights[0][name], weights[1][name]) for name in weights[0]
+    )
+
+
+MOMENTS = [
+    (run, "_check"),
+    (run, "prepare"),
+    (folders.Tokenizer, "load"),
+    (jobs, "build_trainer"),
+    (jobs, "write_config"),
+    (jobs, "recipe_text"),
+]
+
+
+@pytest.mark.parametrize(("owner", "name"), [*MOMENTS, (folders.Tokenizer, "train")])
+def test_a_run_killed_before_its_first_step_is_resumed_without_the_recipe(
+    owner: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = tiny.recipe(tmp_path / "corpus", train={"steps": 2})
+    fit(plain, tmp_path / "whole")
+    out = tmp_path / "run"
+    killed(monkeypatch, owner, name, lambda: fit(plain, out))
+    fit(None, out, resume=True)
+    assert same(out, tmp_path / "whole")
+    assert not (out / folders.NEXT).exists()
+    assert read_table(out / "recipe.toml") == read_table(tmp_path / "whole" / "recipe.toml")
+
+
+@pytest.mark.parametrize(("owner", "name"), [*MOMENTS, (folders.resume, "clear"), (folders, "sync_folder")])
+def test_an_overwrite_that_is_killed_goes_on_with_the_new_recipe(
+    owner: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = tiny.recipe(tmp_path / "corpus", train={"steps": 2})
+    new = tiny.recipe(tmp_path / "corpus", train={"steps": 2}, model={"d_ff": 48})
+    out = tmp_path / "run"
+    fit(old, out)
+    fit(new, tmp_path / "whole")
+    killed(monkeypatch, owner, name, lambda: fit(new, out, overwrite=True))
+    fit(None, out, resume=True)
+    assert same(out, tmp_path / "whole")
+    assert not (out / folders.NEXT).exists()
+
+
+def test_a_recipe_means_the_same_in_the_folder_as_where_it_was_given(tmp_path: Path) -> None:
+    for task, plain in recipes(tmp_path / "text").items():
+        here = {**plain, "data": {**plain["data"], "root": Path(plain["data"]["root"]).name}}
+        (tmp_path / "text" / "own.toml").write_text(write_toml(here), encoding="utf-8")
+        written = read_recipe(tmp_path / "text" / "own.toml")
+        (tmp_path / "kept.toml").write_text(given_text(written), encoding="utf-8")
+        again = read_recipe(tmp_path / "kept.toml")
+        full = as_recipe(plain)
+        assert again.checked == full.checked, task
+        assert given_text(again) == given_text(full) == given_text(written)
+
+
+@pytest.mark.parametrize("name", ["write_weights", "write_json", "_test"])
+def test_a_model_that_is_solved_for_is_solved_for_again(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no checkpoint to go on from, and needs none."""
+    plain = recipes(tmp_path / "text")["classify"]
+    plain["data"]["test"] = plain["data"]["valid"]
+    fit(plain, tmp_path / "start")
+    plain |= {"model": {"start": str(tmp_path / "start")}, "head": {"fit": "logistic"}}
+    del plain["tokenizer"]
+    fit(plain, tmp_path / "whole")
+    out = tmp_path / "run"
+    killed(monkeypatch, jobs, name, lambda: fit(plain, out))
+    fit(None, out, resume=True)
+    assert same(out, tmp_path / "whole")
+    assert folders.read_metrics(out)["test"] == folders.read_metrics(tmp_path / "whole")["test"]
+    fit(None, out, resume=True)
+    assert same(out, tmp_path / "whole")
