@@ -246,7 +246,8 @@ def _named(file: str) -> Iterator[None]:
 def evaluate(model: Path, options: EvaluateOptions, console: Console) -> dict[str, Any]:
     """Scores of a model, or of a file of translations; with `against`, what sets it apart from another."""
     own = (
-        "source", "references", "against", "to", "source_language", "prompt", "lowercase", "tokenize", "decoding"
+        "source", "references", "against", "to", "source_language", "prompt", "lowercase", "tokenize",
+        "decoding",
     )  # fmt: skip
     options.only(*own, "encoding")
     if options.source is None or not options.references:
