@@ -200,6 +200,20 @@ def test_version_is_the_packages_own():
     assert regard("--version").stdout.strip() == f"regard {package.__version__}"
 
 
+def test_help_takes_little_of_the_processor():
+    """The least of five: what else runs here is not counted, and slows it all the same."""
+    script = (
+        "import resource, subprocess, sys\n"
+        "subprocess.run([sys.executable, '-m', 'regard', '--help'], check=True, stdout=subprocess.DEVNULL)\n"
+        "used = resource.getrusage(resource.RUSAGE_CHILDREN); print(used.ru_utime + used.ru_stime)"
+    )
+    took = [
+        float(subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout)
+        for _ in range(5)
+    ]
+    assert min(took) < 0.6  # 0.3 on a machine that is idle
+
+
 def test_help_says_what_regard_is():
     assert "The Transformer, whole" in regard("--help").stdout
 

@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 if "OMP_WAIT_POLICY" not in os.environ:
     # Before torch is imported: how long its threads spin while they wait for one another. As long as OpenMP
     # would have it, a sentence takes many times as long on a machine that is busy.
+    _spins = "GOMP_SPINCOUNT" not in os.environ
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+else:
+    _spins = False
 
 if TYPE_CHECKING:
     __version__: str

@@ -3,6 +3,7 @@
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,8 @@ from regard.documents.registry import open_document
 from regard.documents.xmltree import read_xml
 from regard.memory import Match, Recall, Segment
 from regard.memory.documents import segments_of
-from regard.tasks.translation.documents import TOO_LONG, Carrier, report_of
+from regard.tasks.translation.documents import TOO_LONG, Carrier, Plan, report_of
+from regard.tasks.translation.result import Translation
 from regard.text.terms import Terms
 from tests.documents import made
 from tests.documents.standin import StandIn, careless, same, upper
@@ -248,3 +250,13 @@ def test_the_report_counts_everything():
     assert report.line() == (
         "a.po: 5 segments, 6 words: 2 there already, 2 by the model, 1 without words, 1 flagged"
     )
+
+
+def test_no_confidence_at_all_is_not_taken_for_all_of_it():
+    told = {"score": 0.0, "ranking": 0.0, "finished": True, "alternatives": ()}
+    found = Translation(source="One", text="Eins", confidence=0.0, **told)
+    plan = Plan([open_document("a.json", b'{"a": "One"}')])
+    ((part, work),) = plan.parts
+    for each in (found, replace(found, confidence=0.9)):
+        plan.note(part, work, each)
+        assert work.confidence == 0.0

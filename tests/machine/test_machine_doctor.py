@@ -253,3 +253,26 @@ def test_it_works_where_there_is_no_folder_to_stand_in(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     assert done.returncode == 1
     assert "broken: the current folder was removed; cd to one that is there" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("own", "told"),
+    [
+        ({}, {"GOMP_SPINCOUNT": "1000 (by regard)"}),
+        ({"GOMP_SPINCOUNT": "7"}, {"GOMP_SPINCOUNT": "7"}),
+        ({"OMP_WAIT_POLICY": "active"}, {"OMP_WAIT_POLICY": "active"}),
+    ],
+)
+def test_how_long_threads_spin_is_set_before_torch_comes_unless_the_user_has(own, told):
+    """OpenMP reads it when torch is imported; who set it is told."""
+    names = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
+    script = (
+        "import sys, os, json, regard; assert 'torch' not in sys.modules\n"
+        "from regard.machine.facts import settings; assert 'torch' not in sys.modules\n"
+        f"print(json.dumps({{name: each for name, each in settings().items() if name in {names}}}))"
+    )
+    plain = {name: each for name, each in os.environ.items() if name not in names}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env={**plain, **own}, capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == told

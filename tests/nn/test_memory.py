@@ -18,12 +18,24 @@ def test_other_errors_stay_what_they_are():
     assert type(caught.value) is RuntimeError
 
 
-def test_at_the_prompt_it_is_one_line_with_a_remedy(monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("command", "remedy"),
+    [
+        ("train", "lower batch.tokens, choose"),
+        ("translate", "lower --batch-tokens, choose"),
+        ("serve", "lower --max-in-flight, or serve fewer models, choose"),
+        ("classify", "give it less at once, choose"),
+        ("--help", "give it less at once, choose"),
+    ],
+)
+def test_at_the_prompt_it_is_one_line_with_a_remedy_that_the_command_has(
+    monkeypatch, capsys, command, remedy
+):
     def starved() -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nmore of it")
 
     monkeypatch.setattr(cli, "build", lambda: starved)
-    monkeypatch.setattr("sys.argv", ["regard", "--help"])
+    monkeypatch.setattr("sys.argv", ["regard", command])
     monkeypatch.setattr(cli, "_is_unknown", lambda *_: False)
     monkeypatch.delenv("REGARD_TRACEBACK", raising=False)
     with pytest.raises(SystemExit) as left:
@@ -31,5 +43,5 @@ def test_at_the_prompt_it_is_one_line_with_a_remedy(monkeypatch, capsys):
     assert left.value.code == 1
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith(
-        "error: out of memory (CUDA out of memory. Tried to allocate 2.00 GiB.); lower batch.tokens"
+        f"error: out of memory (CUDA out of memory. Tried to allocate 2.00 GiB.); {remedy}"
     )

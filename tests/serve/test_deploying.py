@@ -79,6 +79,8 @@ def test_the_container_runs_as_nobody_in_particular_and_its_command_serves(model
     assert "--read-only" in CONTAINER.read_text(encoding="utf-8")
     sources = [path for name, value in found if name == "COPY" for path in value.split()[:-1]]
     assert all((ROOT / path).exists() for path in sources)
+    installed = next(value for name, value in found if name == "RUN" and "pip install" in value)
+    assert '"/source[serve,desk]"' in installed  # documents, --memory, and tokenizers of translators
     health = json.loads(by_name["HEALTHCHECK"].partition("CMD ")[2])
     arguments = started(json.loads(by_name["ENTRYPOINT"]), models)
     assert arguments[:2] == ["--host", "0.0.0.0"]

@@ -1,5 +1,6 @@
 """A service for several customers: adapters on one base, and a memory's file with its glossaries."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -10,8 +11,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from rich.console import Console
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 import regard
 from regard.config import ConfigError
@@ -22,6 +24,9 @@ from regard.serve.metrics import Metrics
 from regard.serve.models import Bases, Named, serve, stamp_of, with_pairs
 from regard.serve.run import read_keys
 from regard.serve.service import Service
+from regard.tasks.base.adapter import read_adapter
+from regard.tasks.base.guards import FolderError
+from regard.tasks.translation.languages import pair_of
 from tests.serve.server import Running, apart, serving
 from tests.serve.test_own import close
 from tests.serve.words import german
@@ -271,3 +276,44 @@ def test_the_model_of_a_key_is_a_translator(models: Path, tmp_path: Path) -> Non
     assert run.returncode != 0
     assert "key 2: sentiment is no translator" in " ".join((run.stdout + run.stderr).split())
     assert "two" not in run.stdout + run.stderr
+
+
+def test_a_folder_whose_files_keep_their_dates_has_another_stamp(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("one")
+    dates = (tmp_path / "config.json").stat()
+    before = stamp_of(tmp_path)
+    assert stamp_of(tmp_path) == before
+    (tmp_path / "config.json").write_text("two")
+    os.utime(tmp_path / "config.json", ns=(dates.st_atime_ns, dates.st_mtime_ns))
+    assert stamp_of(tmp_path) != before
+
+
+def test_pairs_of_a_memory_are_counted_anew_when_somebody_else_has_written(tmp_path: Path) -> None:
+    with Memory(tmp_path / "a.db", create=True) as one, Memory(tmp_path / "a.db") as other:
+        one.add([Segment("a", "b", "en", "de")])
+        assert other.pairs() == other.pairs() == {("en", "de"): 1}
+        one.add([Segment("c", "d", "en", "fr")])
+        assert other.pairs() == one.pairs() == {("en", "de"): 1, ("en", "fr"): 1}
+        other.add([Segment("e", "f", "en", "fr")])
+        assert other.pairs() == one.pairs() == {("en", "fr"): 2, ("en", "de"): 1}
+        asked: list[str] = []
+        other._file.set_trace_callback(asked.append)
+        other.pairs()
+        assert not any("count(*)" in each for each in asked)
+
+
+def test_a_recipe_that_is_a_pipe_is_refused_when_its_languages_are_asked(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "recipe.toml")
+    with pytest.raises(FolderError, match="no ordinary file"):
+        pair_of(tmp_path)
+
+
+def test_an_adapter_of_another_rank_is_refused_before_it_is_read(
+    adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = shutil.copytree(adapter / "adapter", tmp_path / "adapter")
+    weights = load_file(copy / "adapter.safetensors")
+    save_file({name: torch.zeros(3, 5, 7) for name in weights}, copy / "adapter.safetensors")
+    monkeypatch.setattr("regard.tasks.base.adapter.load_file", lambda _: pytest.fail("it was read"))
+    with pytest.raises(FolderError, match="is no adapter of rank 4"):
+        read_adapter(copy, "translate")

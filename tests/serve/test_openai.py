@@ -99,6 +99,43 @@ def test_stop_echo_and_log_probabilities(client):
     assert all(score <= 0 for score in told.token_logprobs)
 
 
+def test_log_probabilities_come_in_a_stream_too(client):
+    given = {"model": "verse", "prompt": PROMPT, "max_tokens": 8, "temperature": 0, "logprobs": 1}
+    whole = client.completions.create(**given).choices[0].logprobs
+    parts = [each.choices[0].logprobs for each in client.completions.create(**given, stream=True)]
+    (told,) = [each for each in parts if each is not None]
+    assert told.tokens == whole.tokens
+    assert told.token_logprobs == pytest.approx(whole.token_logprobs, abs=1e-4)
+    assert [{*each} for each in whole.top_logprobs] == [{token} for token in whole.tokens]
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"presence_penalty": 0.5}, "presence_penalty=0.5 is not served here"),
+        ({"frequency_penalty": -1}, "frequency_penalty=-1 is not served here"),
+        ({"best_of": 3}, "best_of=3 is not served here"),
+        ({"suffix": "x"}, "suffix='x' is not served here"),
+        ({"logit_bias": {"50256": -100}}, "logit_bias="),
+        ({"logprobs": 5}, "logprobs=5 must be from 0 to 1"),
+        ({"logprobs": 1, "echo": True}, "echo with logprobs"),
+        ({"prompt": [], "stream": True}, "prompt is an empty list"),
+        ({"prompt": []}, "prompt is an empty list"),
+        ({"n": 2, "stream": True}, "stream=true takes one prompt and n=1"),
+    ],
+)
+def test_what_is_not_served_is_refused_by_its_name(server, more, told):
+    answer = server.post("/v1/completions", {"model": "verse", "prompt": PROMPT, **more})
+    assert answer.status_code == 400
+    assert told in answer.json()["error"]["message"]
+
+
+def test_what_changes_nothing_is_taken(server):
+    usual = {"presence_penalty": 0, "frequency_penalty": 0.0, "best_of": 1, "suffix": None, "logit_bias": {}}
+    fields = {"model": "verse", "prompt": PROMPT, "max_tokens": 2, **usual}
+    assert server.post("/v1/completions", fields).status_code == 200
+
+
 def test_several_prompts_have_several_texts_in_their_order(client, alone):
     prompts = ["ROMEO:", "what light", "But, soft!"]
     found = client.completions.create(model="verse", prompt=prompts, max_tokens=5, temperature=0, n=2)

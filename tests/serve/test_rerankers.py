@@ -8,6 +8,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from regard.hub import Checkpoint
+from regard.serve.models import Named
+from regard.serve.service import Service
 from regard.settings.models import ClassifyConfig, PoolConfig
 from regard.tasks.base.encoders import save_checkpoint
 from regard.tasks.reranking.reranker import Reranker, open_reranker, sigmoid
@@ -92,3 +94,13 @@ def test_a_classifier_of_pairs_ranks_by_its_last_label(ranking: Running) -> None
 def test_what_is_served_says_so(ranking: Running) -> None:
     found = ranking.get("/info").json()
     assert found["models"] == ["pairs", "ranker"]
+
+
+def test_a_reranker_is_warmed(folder: Path) -> None:
+    service = Service([Named.of(f"ranker={folder}")], device="cpu")
+    (served,) = service.models
+    asked = [service._greeting(served) for _ in range(2)]
+    for each in asked:
+        served.lane.line.put(each)
+        assert len(each.answer.result(timeout=60)) == 1
+    service.close()

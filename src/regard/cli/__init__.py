@@ -139,12 +139,20 @@ def _is_told(error: Any) -> bool:
     return ours or bool(_out_of_memory(error))
 
 
+_SMALLER = {
+    "train": "lower batch.tokens",
+    "compare": "lower batch.tokens",
+    "translate": "lower --batch-tokens",
+    "serve": "lower --max-in-flight, or serve fewer models",
+}
+"""What takes less memory, by command."""
+
+
 def _out_of_memory(error: Any) -> str:
     """What to do, if that is what it was."""
+    command = next((each for each in sys.argv[1:] if not each.startswith("-")), "")
     if not isinstance(error, MemoryError) and type(error).__name__ != "OutOfMemoryError":
         return ""
     first = str(error).partition("\n")[0][:200] or "the machine has none left"
-    return (
-        f"out of memory ({first}); lower batch.tokens of a training, or --batch-tokens of a command; choose "
-        "a smaller model, or close other programs"
-    )
+    remedy = _SMALLER.get(command, "give it less at once")
+    return f"out of memory ({first}); {remedy}, choose a smaller model, or close other programs"

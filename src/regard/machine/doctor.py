@@ -5,7 +5,6 @@ told all the same. Imports no torch.
 """
 
 import json
-import os
 import platform
 import subprocess
 import sys
@@ -48,7 +47,7 @@ def examine() -> dict[str, Any]:
         "needed": facts.needed(),
         "processor": facts.processor(),
         "cores": facts.cores(),
-        "settings": {name: os.environ[name] for name in facts.SETTINGS if name in os.environ},
+        "settings": facts.settings(),
         "compiler": facts.compiler(),
         "cache": facts.cache(),
         "driver": facts.driver(),

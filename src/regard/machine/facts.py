@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import regard
+
 PROC, CGROUP = Path("/proc"), Path("/sys/fs/cgroup")
 ENABLES = {
     "matplotlib": ("look", "pictures: regard plot, training curves"),
@@ -51,11 +53,18 @@ FEATURES = {
 """What matters of a processor, by the names that Linux has for it: all of them must be there. AVX2 (with FMA
 and F16C) is what the C needs, VNNI what its 8-bit products need, and bf16 and AMX are for bfloat16."""
 SETTINGS = (
-    "OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_WAIT_POLICY", "GOMP_CPU_AFFINITY", "KMP_AFFINITY",
-    "MKL_NUM_THREADS", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "CUDA_VISIBLE_DEVICES", "REGARD_NATIVE",
-    "CC", "XDG_CACHE_HOME",
+    "OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "GOMP_CPU_AFFINITY",
+    "KMP_AFFINITY", "MKL_NUM_THREADS", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "CUDA_VISIBLE_DEVICES",
+    "REGARD_NATIVE", "CC", "XDG_CACHE_HOME",
 )  # fmt: skip
 """Of the environment: what changes how fast it is, or whether it runs."""
+
+
+def settings() -> dict[str, str]:
+    """Those that are set; what regard itself has set, because nobody else did, is told."""
+    own = {"GOMP_SPINCOUNT"} if regard._spins else set()
+    said = {name: os.environ[name] for name in SETTINGS if name in os.environ}
+    return {name: f"{value} (by regard)" if name in own else value for name, value in said.items()}
 
 
 def packages() -> dict[str, str | None]:

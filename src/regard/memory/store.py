@@ -45,6 +45,7 @@ class Memory:
                 f"{path}: no such memory; make one with regard memory import FILE.tmx {path}"
             )
         self._lock = threading.RLock()
+        self._pairs: tuple[tuple[int, ...], dict[tuple[str, str], int]] | None = None
         mode = "rwc" if create else "rw"
         where = f"{self.path.absolute().as_uri()}?mode={mode}"
         with self._told():
@@ -222,13 +223,18 @@ class Memory:
             reader.close()
 
     def pairs(self) -> dict[tuple[str, str], int]:
-        """Translations of each pair of languages."""
+        """Translations of each pair of languages; counted anew when the file has changed."""
         with self._reading():
+            stamp = (*self._file.execute("PRAGMA data_version").fetchone(), self._file.total_changes)
+            if self._pairs is not None and self._pairs[0] == stamp:
+                return {**self._pairs[1]}
             rows = self._file.execute(
                 "SELECT s.language, t.language, count(*) FROM targets t JOIN sources s ON s.id = t.source "
                 "GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2"
             )
-            return {(source, target): count for source, target, count in rows}
+            found = {(source, target): count for source, target, count in rows}
+            self._pairs = stamp, found
+            return {**found}
 
     def pair(
         self, source: str | None = None, target: str | None = None, *, likely: Languages = (None, None)

@@ -20,7 +20,7 @@ from regard.look.server import LARGEST, WAITING
 from regard.serve.asking import Ask, Json
 from regard.serve.doors import Door, Way
 from regard.serve.line import BusyError, LateError, RefusedError
-from regard.serve.models import Served
+from regard.serve.models import Served, Stamp
 from regard.serve.page import page_response
 from regard.serve.service import Service
 
@@ -35,7 +35,7 @@ class Explorers:
         self._page = page(None)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="regard-look")
         self._waiting = 0
-        self._opened: dict[str, tuple[tuple[float, ...], Explorer]] = {}
+        self._opened: dict[str, tuple[Stamp, Explorer]] = {}
 
     @property
     def door(self) -> Door:

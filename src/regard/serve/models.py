@@ -28,6 +28,10 @@ LANES: dict[str, type[Lane]] = {"translate": TranslatorLane, "language": Generat
 """By task; all others read."""
 
 
+Stamp = tuple[tuple[str, int, int, int, int], ...]
+"""Of each file its name, when it and what is known of it were changed, its size and its inode."""
+
+
 @dataclass(frozen=True, slots=True)
 class Named:
     """A folder, as it was given: en-de=runs/a, or runs/a alone; with an adapter, acme=runs/a+runs/b."""
@@ -73,11 +77,16 @@ class Served:
     """Of a translator: the language it reads, if that is known; None also for one that reads several."""
     targets: tuple[str, ...]
     """Of a translator: the languages it writes, if they are known."""
-    stamp: tuple[float, ...]
-    """When its files were written."""
+    stamp: "Stamp"
+    """What its files are."""
     adapter: Path | None = None
     reads: tuple[str, ...] = ()
     """Of a translator that is told what it reads: what it can be told."""
+
+    @property
+    def created(self) -> int:
+        """When its files were written, in seconds."""
+        return max((written for _, written, *_ in self.stamp), default=0) // 10**9
 
     def joins(self, source: str | None, target: str | None) -> bool:
         """Whether it translates from one language to another; None for any."""
@@ -92,7 +101,7 @@ class Bases:
     def __init__(self, named: Sequence[Named], device: str, precision: Precision | None) -> None:
         self._device, self._precision = device, precision
         self._shared = {each.folder.resolve() for each in named if each.adapter is not None}
-        self._opened: dict[Path, tuple[tuple[float, ...], Any]] = {}
+        self._opened: dict[Path, tuple[Stamp, Any]] = {}
 
     def open(self, named: Named) -> Any:
         """A predictor of the files as they are now."""
@@ -142,10 +151,12 @@ def serve(named: Named, limits: Limits, metrics: Metrics, bases: Bases) -> Serve
     )
 
 
-def stamp_of(folder: Path, adapter: Path | None = None) -> tuple[float, ...]:
+def stamp_of(folder: Path, adapter: Path | None = None) -> Stamp:
+    """That of other files is another, also where a copy has kept their dates."""
     folders = [folder, *([] if adapter is None else [adapter, adapter / ADAPTERS])]
     files = [each for own in folders for each in sorted(own.glob("*")) if each.is_file()]
-    return tuple(each.stat().st_mtime for each in files)
+    facts = ((str(each), each.stat()) for each in files)
+    return tuple((name, it.st_mtime_ns, it.st_ctime_ns, it.st_size, it.st_ino) for name, it in facts)
 
 
 def with_pairs(named: Sequence[Named]) -> list[Named]:

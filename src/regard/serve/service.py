@@ -32,7 +32,14 @@ from regard.text.terms import Terms
 
 LETTERS = 3
 """Characters of a token, about, at the least."""
-METHODS = {"embed": "embed", "classify": "classify", "tag": "tag", "answer": "answer", "pretrain": "fill"}
+METHODS = {
+    "embed": "embed",
+    "classify": "classify",
+    "tag": "tag",
+    "answer": "answer",
+    "pretrain": "fill",
+    "rerank": "scores",
+}
 """What predictors that read are asked, by task."""
 LEAVING = 20.0
 """Seconds for what is under way when a model is replaced, or at the end."""
@@ -87,6 +94,8 @@ class Service:
                 asked = Writing(words[0], (("max_tokens", 4),))
             case "answer":
                 asked = Reading("answer", (words, words))
+            case "rerank":
+                asked = Reading("scores", (words, words), (("raw", True),))
             case "pretrain":
                 asked = Reading("fill", (("[MASK]",),))
         return Work(asked, None, _tokens(words[0]), "", time.monotonic() + 600)

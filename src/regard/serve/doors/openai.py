@@ -60,11 +60,18 @@ async def embeddings(ask: Ask) -> Response:
 
 async def completions(ask: Ask) -> Response:
     prompts, _ = ask.texts("prompt")
+    if not prompts:
+        raise RefusedError("prompt is an empty list: send a text, or several")
     limits = ask.service.limits
     served = _model(ask, "language")
     samples = ask.whole("n", 1, limits.alternatives)
     if len(prompts) * samples > limits.texts:
         raise RefusedError(f"{len(prompts)} prompts with n={samples}: at most {limits.texts} texts")
+    _refuse(ask, suffix=("",), best_of=(1, samples))
+    if ask.fields.get("logprobs") is not None:
+        ask.whole("logprobs", 0, 1, least=0)  # those of other tokens are not kept
+        if ask.value("echo", bool, False):
+            raise RefusedError("echo with logprobs: those of a prompt are not computed here; leave one out")
     settings, seed = _settings(ask, samples, most=ask.whole("max_tokens", 16, limits.max_tokens))
     greedy = settings["decoding"].method == "greedy"
     copies = samples if greedy else 1
@@ -91,6 +98,18 @@ async def completions(ask: Ask) -> Response:
             tokens += len(each.ids)
     read = sum(map(len, served.predictor.tokenizer.encode_batch(prompts)))
     return Json({**about.head, "choices": choices, "usage": _usage(read, tokens)})
+
+
+def _refuse(ask: Ask, **usual: tuple[Any, ...]) -> None:
+    """What is not served is refused by its name, unless it says what is done anyway."""
+    for name, values in {
+        "presence_penalty": (0,),
+        "frequency_penalty": (0,),
+        "logit_bias": (),
+        **usual,
+    }.items():
+        if ask.fields.get(name) not in (None, *values, *([{}] if name == "logit_bias" else [])):
+            raise RefusedError(f"{name}={ask.fields[name]!r:.40} is not served here: leave it out")
 
 
 def _settings(ask: Ask, samples: int, *, most: int) -> tuple[dict[str, Any], int | None]:
@@ -125,7 +144,8 @@ async def chat_completions(ask: Ask) -> Response:
     """The answer to messages, by the template of the model."""
     served = _model(ask, "language")
     limits = ask.service.limits
-    for name in ("tools", "functions", "response_format", "audio", "logit_bias"):
+    _refuse(ask, logprobs=(False,), top_logprobs=(0,))
+    for name in ("tools", "functions", "response_format", "audio"):
         if ask.fields.get(name) not in (None, [], {}, {"type": "text"}):
             raise RefusedError(f"{name} is not served here: leave it out")
     try:
@@ -208,6 +228,7 @@ class _About:
     def __init__(self, ask: Ask, served: Served) -> None:
         self.echo = ask.value("echo", bool, False)
         self.logprobs = ask.fields.get("logprobs") is not None
+        self.likeliest = ask.fields.get("logprobs") == 1 and ask.fields.get("temperature") == 0
         self.served = served
         self.head = {
             "id": f"cmpl-{secrets.token_hex(12)}",
@@ -221,17 +242,20 @@ class _About:
             "index": index,
             "text": prompt + text if self.echo else text,
             "finish_reason": None if finished is None else REASONS[finished],
-            "logprobs": self._logprobs(whole) if self.logprobs and whole is not None else None,
+            "logprobs": self.logprobs_of(whole) if self.logprobs and whole is not None else None,
         }
 
-    def _logprobs(self, whole: Any) -> dict[str, Any]:
+    def logprobs_of(self, whole: Any) -> dict[str, Any]:
+        """Of all that was written; in a stream, with the last event. The likeliest token is known where it is
+        the one that was taken."""
         tokenizer = self.served.predictor.tokenizer
         tokens = tokenizer.decode_batch([[id] for id in whole.ids])
         offsets = [*itertools.accumulate(map(len, tokens), initial=0)][:-1]
+        pairs = zip(tokens, whole.token_scores, strict=True)
         return {
             "tokens": tokens,
             "token_logprobs": [*whole.token_scores],
-            "top_logprobs": None,
+            "top_logprobs": [{token: score} for token, score in pairs] if self.likeliest else None,
             "text_offset": offsets,
         }
 
@@ -239,8 +263,9 @@ class _About:
 async def _events(
     about: _About, prompt: str, first: Written, texts: AsyncIterator[Written]
 ) -> AsyncIterator[bytes]:
-    def event(text: str, finished: str | None) -> bytes:
-        choice = {"index": 0, "text": text, "finish_reason": finished, "logprobs": None}
+    def event(text: str, finished: str | None, whole: Any = None) -> bytes:
+        told = about.logprobs_of(whole) if about.logprobs and whole is not None else None
+        choice = {"index": 0, "text": text, "finish_reason": finished, "logprobs": told}
         return b"data: " + orjson.dumps({**about.head, "choices": [choice]}) + b"\n\n"
 
     try:
@@ -250,7 +275,7 @@ async def _events(
             if written.text:
                 yield event(written.text, None)
             if written.whole is not None:
-                yield event("", REASONS[written.whole.finished])
+                yield event("", REASONS[written.whole.finished], written.whole)
         yield b"data: [DONE]\n\n"
     except Exception as error:  # the answer has begun: it can only be told in it
         LOG.warning("a stream ended early: %s", type(error).__name__)
@@ -271,7 +296,7 @@ def _model(ask: Ask, task: str) -> Served:
 
 async def models(ask: Ask) -> Response:
     data = [
-        {"id": each.name, "object": "model", "created": int(max(each.stamp, default=0)), "owned_by": "regard"}
+        {"id": each.name, "object": "model", "created": each.created, "owned_by": "regard"}
         for each in ask.service.models
     ]
     return Json({"object": "list", "data": data})
@@ -281,8 +306,7 @@ async def model(ask: Ask) -> Response:
     name = ask.request.path_params["name"]
     for each in ask.service.models:
         if each.name == name:
-            created = int(max(each.stamp, default=0))
-            return Json({"id": each.name, "object": "model", "created": created, "owned_by": "regard"})
+            return Json({"id": each.name, "object": "model", "created": each.created, "owned_by": "regard"})
     raise RefusedError(f"no model {name!r:.60}", 404)
 
 

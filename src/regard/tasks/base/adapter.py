@@ -81,9 +81,13 @@ def read_adapter(folder: Path, task: str) -> Adapter:
         settings, base = from_dict(AdapterConfig, config["adapter"], "adapter"), str(config["base"])
     path = own_file(folder, ADAPTER)
     with folder_errors(path):
-        weights = load_file(path)
         with safe_open(path, framework="pt") as file:
+            shapes = [(name, file.get_slice(name).get_shape()) for name in file.keys()]  # noqa: SIM118
             told = (file.metadata() or {}).get(KEY)
+        for name, shape in shapes:  # before anything is read
+            if len(shape) != 2 or settings.rank not in shape:
+                raise ValueError(f"{name} of shape {shape} is no adapter of rank {settings.rank}")
+        weights = load_file(path)
         if told not in (None, of_weights(weights)[KEY]):
             raise ValueError("damaged: its content is not what was written; copy the folder anew")
         if not all(torch.isfinite(weight).all() for weight in weights.values()):

@@ -152,7 +152,8 @@ class Plan:
 
     def note(self, part: Job, work: Work, found: Translation) -> None:
         """Of a translation that a part has taken: what is to be said of it."""
-        work.confidence = min(work.confidence or 1.0, found.confidence)
+        before = 1.0 if work.confidence is None else work.confidence
+        work.confidence = min(before, found.confidence)
         said = {LOST: part.bare, EMPTY: not found.text.strip(), UNFINISHED: not found.finished}
         work.flags += [flag for flag, holds in said.items() if holds]
         work.flags += found.flags or ()

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import read_table
+from regard.hub.files import read_text
+from regard.tasks.base.guards import folder_errors, own_file
 
 CODE = r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?"
 """What the code of a language looks like, in names of files and models."""
@@ -12,9 +14,11 @@ CODE = r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?"
 
 def pair_of(folder: Path) -> tuple[str | None, str | None]:
     """As the recipe's files end: train.en.gz and train.de.gz; or as the columns of its table are called."""
-    recipe = folder / "recipe.toml"
+    recipe = own_file(folder, "recipe.toml")
     if not recipe.is_file():
         return None, None
+    with folder_errors(recipe):
+        read_text(recipe)  # of a size that can be
     files = read_table(recipe).get("data", {}).get("train", [])
     first = files[0] if files else {}
     if not isinstance(first, dict):
