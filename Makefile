@@ -18,8 +18,9 @@ demo: setup
 test: check
 	$(BIN)/python -m pytest
 
+# at most 20 minutes; LIMIT=60m make gauntlet for more, as with MIXED=1800
 gauntlet: setup
-	$(BIN)/python -m pytest -m long --durations=0
+	timeout --foreground $(or $(LIMIT),20m) $(BIN)/python -m pytest -m long --durations=0
 
 check: setup
 	$(BIN)/ruff check .

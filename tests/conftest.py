@@ -37,8 +37,27 @@ def _reports(terminalreporter: pytest.TerminalReporter) -> list[pytest.TestRepor
     return [each for kind in kinds for each in terminalreporter.stats.get(kind, []) if each.when == "call"]
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """How many cases the gauntlet tried. Tests in a browser are easily missed: say that they were skipped,
+def _table(terminalreporter: pytest.TerminalReporter) -> None:
+    """Of the gauntlet: its tests, the cases that they tried, and how many of these failed."""
+    tests: dict[str, list[int]] = {}
+    for each in sorted(_reports(terminalreporter), key=lambda report: report.nodeid):
+        told = dict(each.user_properties)
+        failed = int(each.failed)
+        row = tests.setdefault(each.nodeid.partition("[")[0].removeprefix("tests/"), [0, 0, 0])
+        for place, count in enumerate((1, told.get("cases", 1), max(told.get("failures", 0), failed))):
+            row[place] += count
+    terminalreporter.write_line("")
+    terminalreporter.write_line(f"{'tests':>7} {'cases':>9} {'failures':>9}")
+    for name, row in tests.items():
+        terminalreporter.write_line(f"{row[0]:7,} {row[1]:9,} {row[2]:9,}  {name}")
+    whole = [sum(column) for column in zip(*tests.values(), strict=True)] or [0, 0, 0]
+    terminalreporter.write_line(f"{whole[0]:7,} {whole[1]:9,} {whole[2]:9,}  in all")
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
+) -> None:
+    """What the gauntlet tried. Tests in a browser are easily missed: say that they were skipped,
     and how to run them."""
     skipped = terminalreporter.stats.get("skipped", [])
     told = [
@@ -46,13 +65,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for each in skipped
         if "look/browser/" in each.nodeid or "serve/test_serve_page.py" in each.nodeid
     ]
-    tried = [each for each in _reports(terminalreporter) if "cases" in dict(each.user_properties)]
-    if tried:
-        terminalreporter.write_line("")
-        for each in sorted(tried, key=lambda report: report.nodeid):
-            found = dict(each.user_properties)
-            name = each.nodeid.rpartition("::")[2]
-            terminalreporter.write_line(f"{name}: {found['cases']:,} cases, {found['failures']:,} failures")
+    if config.option.markexpr == "long":
+        _table(terminalreporter)
     for reason in {each.longrepr[2] for each in told}:
         said = reason.removeprefix("Skipped: ")
         terminalreporter.write_line(f"SKIPPED [{len(told)}] tests in a browser: {said}")

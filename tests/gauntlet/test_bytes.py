@@ -68,6 +68,32 @@ def test_a_changed_byte_is_named_or_changes_nothing(folders, task, name, tmp_pat
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("name", ["adapter.safetensors", "config.json"])
+def test_a_changed_byte_of_an_adapter_is_named_or_changes_nothing(folders, name, tmp_path, record_property):
+    chance, failures = random.Random(int(os.environ.get("SEED", "0"))), []
+    own = recipes(tmp_path / "text")["translate"]
+    own = {table: each for table, each in own.items() if table != "tokenizer"}
+    start = {"start": str(folders["translate"]), "adapter": {"rank": 2, "alpha": 4.0}}
+    toys.train({**own, "model": start, "train": {"steps": 2}}, tmp_path / "tuned", check=False)
+    place, base = tmp_path / "tuned" / "adapter", regard.load(folders["translate"], device="cpu")
+    texts = ["a red house", "old dog sees sun"]
+    wanted = [each.text for each in base.with_adapter(place).translate(texts)]
+    content = (place / name).read_bytes()
+    for number in range(CHANGES):
+        (place / name).write_bytes(changed(content, chance))
+        try:
+            if [each.text for each in base.with_adapter(place).translate(texts)] != wanted:
+                failures.append(f"{number}: {name} says something else")
+        except TOLD:
+            pass
+        except Exception as error:
+            failures.append(f"{number}: {error!r}")
+    record_property("cases", CHANGES)
+    record_property("failures", len(failures))
+    assert failures == []
+
+
+@pytest.mark.long
 def test_a_checkpoint_with_a_changed_byte_is_refused(folders, tmp_path, record_property):
     chance, failures = random.Random(int(os.environ.get("SEED", "0"))), []
     copy = tmp_path / "copy"

@@ -10,16 +10,19 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import deepl
 import httpx
 import openai
 import pytest
+from libretranslatepy import LibreTranslateAPI
 from numpy.testing import assert_allclose
 
 import regard
@@ -33,6 +36,8 @@ from tests.serve.test_robust import LONG, head, refused_early, talk
 SECONDS = float(os.environ.get("SECONDS", "60"))
 MIXED = float(os.environ.get("MIXED", "120"))
 """Seconds of all clients at once; half an hour is MIXED=1800."""
+AT_ONCE = 400
+"""Connections that are open at the same time."""
 ASKING = int(os.environ.get("ASKING", "12"))
 POOL = min(32, (os.cpu_count() or 1) + 4)
 """Threads for what takes long beside the loop, at most: asyncio begins one when it needs it."""
@@ -173,9 +178,10 @@ def test_a_gigabyte_and_ten_thousand_connections(server):
     answer, sent = refused_early(server.port, "application/json", 1_000_000_000)
     assert answer.startswith(b"HTTP/1.1 413")
     assert sent < 100_000_000
-    for number in range(10_000):
-        with talk(server.port, *([b"GET /health HT"] if number % 2 else [])):
-            pass
+    for _ in range(10_000 // AT_ONCE):
+        with ExitStack() as stack:
+            for number in range(AT_ONCE):
+                stack.enter_context(talk(server.port, *([b"GET /health HT"] if number % 2 else [])))
     assert server.post("/v1/embed", {"texts": "x"}).status_code == 200
     time.sleep(1)
     assert server.memory < memory * 1.05
@@ -196,6 +202,11 @@ class Clients:
         self.known = {method: self._singles(method) for method in ASKED}
         texts = [text for text, _ in FILMS]
         self.vectors = dict(zip(texts, self.alone("minilm").embed(texts), strict=True))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # its own
+            from langchain_openai import OpenAIEmbeddings
+        given: Any = {"model": "minilm", "base_url": f"{running.url}/v1", "api_key": "x", "max_retries": 0}
+        self.langchain = OpenAIEmbeddings(**given, check_embedding_ctx_length=False)
         greedy = DecodeConfig(method="greedy")
         prompts = ["ROMEO: But,", "what light", "soft! what", "through"]
         found = self.alone("verse").generate(prompts, max_tokens=20, decoding=greedy)
@@ -237,6 +248,28 @@ class Clients:
         wanted = [self.vectors[text] for text in texts]
         assert_allclose([each.embedding for each in found.data], wanted, rtol=1e-3, atol=1e-5)
 
+    def libretranslates_client(self, client: httpx.Client) -> None:
+        [source], wanted = self._drawn()
+        assert LibreTranslateAPI(self.running.url).translate(source, "en", "de") == wanted
+
+    def deepls_client(self, client: httpx.Client) -> None:
+        [source], wanted = self._drawn()
+        asked = deepl.DeepLClient("any", server_url=self.running.url)
+        try:
+            found = asked.translate_text([source, source], source_lang="EN", target_lang="DE")
+        finally:
+            asked.close()
+        assert [each.text for each in found] == [wanted] * 2
+
+    def _drawn(self) -> tuple[list[str], str]:
+        fields, wanted = self.chance.choice(self.known["translate"])
+        return fields["texts"], wanted["text"]
+
+    def langchains_vectors(self, client: httpx.Client) -> None:
+        texts = self.chance.sample([*self.vectors], 2)
+        found = self.langchain.embed_documents(texts)
+        assert_allclose(found, [self.vectors[text] for text in texts], rtol=1e-3, atol=1e-5)
+
     def tei_vectors(self, client: httpx.Client) -> None:
         text = self.chance.choice([*self.vectors])
         found = client.post("/embed", json={"inputs": text}).json()
@@ -276,6 +309,9 @@ WAYS = (
     "own",
     "several",
     "libretranslate",
+    "libretranslates_client",
+    "deepls_client",
+    "langchains_vectors",
     "openai_vectors",
     "tei_vectors",
     "completion",

@@ -12,17 +12,29 @@ import regard
 from regard.decode import DecodeConfig
 from regard.models.decoder import Decoder
 from regard.models.seq2seq import Seq2Seq
-from regard.settings.models import DecoderConfig, EncoderConfig, Seq2SeqConfig
+from regard.settings.models import (
+    DecoderConfig,
+    EmbedConfig,
+    EncoderConfig,
+    Seq2SeqConfig,
+    SpanConfig,
+    TagConfig,
+)
 from regard.settings.network import TransformerConfig
+from regard.tasks.answering.answerer import Answerer
 from regard.tasks.base.predictor import Predictor
 from regard.tasks.classification.classifier import Classifier
+from regard.tasks.embedding.embedder import Embedder
 from regard.tasks.language.generator import Generator
+from regard.tasks.tagging.tagger import Tagger
 from regard.tasks.translation.translator import Translator
 from regard.text import Tokenizer, TokenizerConfig
 from regard.train.digests import KEY
 from tests.tasks.encoders import toys
 
 KINDS = ("translate", "classify", "language")
+READERS = ("tag", "answer", "embed")
+"""More of the encoders' kinds, which open as classifiers do."""
 
 
 @cache
@@ -42,6 +54,14 @@ def predictor(kind: str) -> Predictor:
             return Translator(model, tokenizer(), longest=40, decoding=DecodeConfig(beam=2))
         case "classify":
             return Classifier(toys.reader(toys.model(vocabulary=vocabulary), longest=40), ("a", "b", "c"))
+        case "tag":
+            return Tagger(
+                toys.reader(toys.model(TagConfig(tags=3), vocabulary), longest=40), ("O", "B-a", "I-a")
+            )
+        case "answer":
+            return Answerer(toys.reader(toys.model(SpanConfig(), vocabulary), longest=40))
+        case "embed":
+            return Embedder(toys.reader(toys.model(EmbedConfig(), vocabulary), longest=40))
         case _:
             return Generator(Decoder(target), tokenizer(), longest=40)
 
@@ -61,6 +81,12 @@ def said(folder: Path) -> Any:
             return [(each.text, each.score) for each in model.translate(["sun rain", "old red house"])]
         case "classify":
             return model.scores(["sun rain", "old red house"]).tolist()
+        case "tag":
+            return [each.tags for each in model.tag(["sun rain", "old red house"])]
+        case "answer":
+            return [each.to_dict() for each in model.answer(["sun"], ["old red house sees sun"])]
+        case "embed":
+            return model.embed(["sun rain", "old red house"]).tolist()
         case _:
             return [each.ids for each in model.generate("sun", max_tokens=5, seed=1)]
 

@@ -284,3 +284,11 @@ def test_regard_check_of_something_else_is_told(folder: Path, tmp_path: Path, at
     assert "no such folder" in wrong
     assert at_prompt("check", "--accept")[0] == 2
     assert at_prompt("check", folder, "--pairs", "a", "b")[0] == 1
+
+
+@pytest.mark.parametrize("name", ["recipe.toml", "data.json"])
+def test_what_tells_about_a_model_is_read_too(folder: Path, name: str) -> None:
+    (folder / name).write_text("" if name == "recipe.toml" else "{}")
+    assert states(folder)[name] == "readable"
+    (folder / name).write_bytes(b"\xff = [")
+    assert states(folder)[name] == "damaged"

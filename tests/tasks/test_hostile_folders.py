@@ -22,21 +22,21 @@ import regard
 from regard.config import ConfigError
 from regard.tasks.base.folder import FolderError, read_metrics
 from regard.tasks.base.verify import verify
-from tests.tasks.folders import KINDS, edit, said, stored
+from tests.tasks.folders import KINDS, READERS, edit, said, stored
 
 Spoil = Callable[[Path], object]
 MEMORY = 2 * 2**30
 """Bytes that a refusal may add to what is there."""
 
 
-SOME = [KINDS[0], *(pytest.param(kind, marks=pytest.mark.long) for kind in KINDS[1:])]
+SOME = [KINDS[0], *(pytest.param(kind, marks=pytest.mark.long) for kind in (*KINDS[1:], *READERS))]
 """The others are opened by the same functions."""
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     place = tmp_path_factory.mktemp("folders")
-    made = {kind: stored(place / kind, kind) for kind in KINDS}
+    made = {kind: stored(place / kind, kind) for kind in (*KINDS, *READERS)}
     for folder in made.values():
         said(folder)  # what opening one takes for the first time is there from now on
     return made

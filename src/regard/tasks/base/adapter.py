@@ -6,6 +6,7 @@
 An adapter names its base by a digest of the base's weights, and is refused by any other.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +36,13 @@ class Adapter:
     weights: Mapping[str, Tensor]
     told: Mapping[str, Any] = field(default_factory=dict)
     """What its task says of it besides."""
+    digested: bool = False
+    """Whether its file has a digest, which is then what it should be."""
+
+
+def is_adapter(folder: Path) -> bool:
+    """Whether it is the folder of an adapter, and not of a model that has one beside it."""
+    return os.path.lexists(folder / ADAPTER)
 
 
 def digest(model: nn.Module) -> str:
@@ -92,7 +100,7 @@ def read_adapter(folder: Path, task: str) -> Adapter:
             raise ValueError("damaged: its content is not what was written; copy the folder anew")
         if not all(torch.isfinite(weight).all() for weight in weights.values()):
             raise ValueError("it holds numbers that are none; copy the folder anew")
-    return Adapter(settings, base, weights, config)
+    return Adapter(settings, base, weights, config, digested=told is not None)
 
 
 def check_base(adapter: Adapter, model: nn.Module, folder: Path) -> None:

@@ -47,6 +47,7 @@ from regard.train import resume
 from regard.train.digests import KEY, of_config, of_text, of_weights
 
 __all__ = [
+    "DATA",
     "EXPORTED",
     "FORMAT",
     "METRICS",
@@ -75,7 +76,7 @@ Model = TypeVar("Model", bound=nn.Module)
 Shape = TypeVar("Shape")
 FORMAT = 1
 METRICS = "metrics.json"
-RECIPE = "recipe.toml"
+RECIPE, DATA = "recipe.toml", "data.json"
 NEXT = "recipe.next.toml"
 EXPORTED = "regard.json"
 """In a folder that was exported for another engine."""

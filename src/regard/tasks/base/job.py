@@ -22,6 +22,7 @@ from regard.nn.adapter import merge
 from regard.nn.layers import BatchNorm
 from regard.tasks.base.feed import PlannedFeed
 from regard.tasks.base.folder import (
+    DATA,
     METRICS,
     RECIPE,
     load_weights,
@@ -199,7 +200,7 @@ def _describe(job: Job, folder: Path) -> None:
     write_config(folder, job.recipe.task, about)
     here = replace(job.recipe, data=replace(job.recipe.data, root=str(job.root.resolve())))
     write_text(folder / RECIPE, recipe_text(here))
-    write_json(folder / "data.json", job.data)
+    write_json(folder / DATA, job.data)
 
 
 def _test(job: Job, folder: Path, console: Console, *, compiled: bool) -> None:

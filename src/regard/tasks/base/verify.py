@@ -3,6 +3,8 @@
 Loading does the same with what is small (`regard.train.digests`); `regard check MODEL` does it with all.
 """
 
+import os
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +14,13 @@ from safetensors.torch import load_file
 
 from regard.config import ConfigError
 from regard.hub import is_foreign
+from regard.tasks.base.adapter import ADAPTER, FOLDER, is_adapter, read_adapter
 from regard.tasks.base.folder import (
+    DATA,
     EXPORTED,
     FORMAT,
     METRICS,
+    RECIPE,
     read_config,
     read_metrics,
     write_digested,
@@ -57,15 +62,34 @@ class Verified:
 
 
 def verify(folder: Path | str) -> list[Verified]:
-    """All files that a model is opened from, and metrics.json if there is one."""
+    """All files that a model, or an adapter, is opened from, those that tell about it if they are there, and
+    the adapter beside it if there is one."""
     folder = _ours(Path(folder))
+    if is_adapter(folder):
+        return _adapter(folder)
     checks: dict[str, Callable[[], bool]] = {
         CONFIG: lambda: _config(folder),
         TOKENIZER: lambda: _tokenizer(folder),
         WEIGHTS: lambda: _weights(folder),
     }
-    if (folder / METRICS).exists():
-        checks[METRICS] = lambda: _metrics(folder)
+    # these change, or may be changed, after config.json is written: they have no digests
+    telling = {
+        METRICS: lambda: read_metrics(folder),
+        RECIPE: lambda: tomllib.loads(read_own_text(folder, RECIPE)),
+        DATA: lambda: read_own_table(folder, DATA),
+    }
+    for name, read in telling.items():
+        if os.path.lexists(folder / name):
+            checks[name] = lambda read=read: read() is None  # type: ignore[misc]
+    found = [_verified(folder / name, check) for name, check in checks.items()]
+    return found + (_adapter(folder / FOLDER) if is_adapter(folder / FOLDER) else [])
+
+
+def _adapter(folder: Path) -> list[Verified]:
+    def weights() -> bool:
+        return read_adapter(folder, read_config(folder)["task"]).digested
+
+    checks = {CONFIG: lambda: _config(folder), ADAPTER: weights}
     return [_verified(folder / name, check) for name, check in checks.items()]
 
 
@@ -91,7 +115,7 @@ def _ours(folder: Path) -> Path:
         raise FolderError(f"{folder}: no such folder; give the --out folder of a training")
     if (folder / EXPORTED).is_file():
         raise ConfigError(f"{folder}: exported; its files are compared whenever it is opened")
-    if is_foreign(folder):
+    if not is_adapter(folder) and is_foreign(folder):
         raise ConfigError(
             f"{folder}: a folder of Hugging Face's, without digests; regard import makes one of ours of it"
         )
@@ -125,8 +149,3 @@ def _weights(folder: Path) -> bool:
     header = read_header(folder)
     check_content(header)
     return bool(header.digests)
-
-
-def _metrics(folder: Path) -> bool:
-    read_metrics(folder)
-    return False  # it changes after config.json is written
