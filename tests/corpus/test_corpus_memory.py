@@ -42,12 +42,12 @@ def limited() -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (LIMIT, LIMIT))
 
 
-def peak(model: Path, folder: Path, megabytes: int, tokens: int) -> int:
-    """Bytes that embedding so much text has needed at most."""
+def peak(model: Path, folder: Path, megabytes: int, tokens: int, *more: str) -> int:
+    """Bytes that embedding so much text has needed at most, in any one process."""
     path, out = folder / f"{megabytes}.txt", folder / f"out-{megabytes}"
     generated(path, megabytes)
     command = [sys.executable, "-m", "regard", "corpus", "embed", str(path), str(out), "--model", str(model)]
-    own = ["--shard-tokens", str(tokens), "--device", "cpu", "--engine", "local"]
+    own = ["--shard-tokens", str(tokens), "--device", "cpu", "--engine", "local", *more]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
     process = subprocess.Popen(
         [*command, *own], preexec_fn=limited, env=environment, stderr=subprocess.DEVNULL
@@ -63,3 +63,10 @@ def test_fifteen_times_the_text_takes_no_more_memory(tiny, tmp_path):
     small = peak(tiny["embedder"], tmp_path, megabytes=2, tokens=50_000)
     large = peak(tiny["embedder"], tmp_path, megabytes=30, tokens=50_000)
     assert large - small < 20e6
+
+
+def test_a_worker_of_its_own_holds_a_shard_too_and_not_the_corpus(tiny, tmp_path):
+    """Whoever waits for a process is told the most that it, or one that it waited for, has needed."""
+    small = peak(tiny["embedder"], tmp_path, 4, 50_000, "--workers", "2")
+    large = peak(tiny["embedder"], tmp_path, 30, 50_000, "--workers", "2")
+    assert large - small < 30e6

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from rich.console import Console
 
 from regard.config import ConfigError
@@ -182,3 +183,16 @@ def test_a_shard_that_kills_every_worker_is_told(tiny, lines, tmp_path, monkeypa
 def test_what_a_worker_raises_is_raised_here(tiny, lines, tmp_path):
     with pytest.raises(ValueError, match="layer=9: there are 0"):
         corpus("embed", tiny["embedder"], lines, tmp_path / "out", workers=2, settings={"layer": 9})
+
+
+@pytest.mark.parametrize("gpus", [0, 1, 3])
+def test_each_worker_has_a_gpu_of_its_own_where_there_are_some(gpus, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    for device in ("auto", "cuda"):
+        assert local.default_workers(device) == max(gpus, 1)
+        given = [local.device_of(device, number) for number in range(4)]
+        assert given == ([f"cuda:{number % gpus}" for number in range(4)] if gpus else [device] * 4)
+    for device in ("cpu", "cuda:1"):
+        assert local.default_workers(device) == 1
+        assert local.device_of(device, 2) == device

@@ -12,7 +12,7 @@ from regard.tasks.answering.answerer import open_answerer
 from regard.tasks.classification import commands as classification
 from regard.tasks.tagging import commands as tagging
 from regard.tasks.translation import commands as translation
-from tests.corpus.corpora import corpus, parts, text, vectors
+from tests.corpus.corpora import corpus, files, parts, text, vectors
 
 
 def objects(page):
@@ -148,3 +148,27 @@ def test_what_a_task_does_not_write_or_take_is_told(tiny, short, tmp_path):
     with pytest.raises(ConfigError, match="no setting 'pol': there is"):
         corpus("embed", tiny["embedder"], short, tmp_path / "out", settings={"pol": "mean"})
     assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+@pytest.mark.filterwarnings("ignore:.*stopped at their maximum")
+@pytest.mark.parametrize("task", ["translate", "classify", "tag", "answer"])
+def test_two_workers_write_what_one_does(task, tiny, table, tmp_path):
+    """Which is what the plain commands give, above."""
+    model = {"translate": "translator", "classify": "classifier", "tag": "tagger", "answer": "answerer"}[task]
+    own = {"settings": {"greedy": True, "decoding": {"maximum": 5}}} if task == "translate" else {}
+    path = table
+    if task == "answer":
+        path = tmp_path / "questions.jsonl"
+        lines = [each["text"] for each in objects(table.read_text())]
+        asked = ({"question": " ".join(each.split()[:3]), "context": each} for each in lines)
+        path.write_text("".join(json.dumps(each) + "\n" for each in asked))
+    for count in (1, 2):
+        corpus(task, tiny[model], path, tmp_path / f"{count}", workers=count, engine="local", **own)
+    assert len(files(tmp_path / "1")) > 5
+    assert files(tmp_path / "1") == files(tmp_path / "2")
+
+
+def test_workers_read_addresses_as_this_process_does_paths(tiny, short, tmp_path):
+    corpus("embed", tiny["embedder"], short, tmp_path / "plain")
+    corpus("embed", tiny["embedder"], f"file://{short}", tmp_path / "far", workers=2, engine="local")
+    assert np.array_equal(vectors(tmp_path / "plain"), vectors(tmp_path / "far"))

@@ -6,13 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from rich.console import Console
 from typer.testing import CliRunner
 
 from regard.cli import build
 from regard.config import ConfigError, write_toml
-from regard.tasks.run import dry_run
-from regard.train.scaling import Cluster
+from regard.tasks.base.job import build_trainer, workload
+from regard.tasks.run import dry_run, prepare, written_recipe
+from regard.train import choice, trainer
+from regard.train.ranks import Ranks
+from regard.train.scaling import ROOM, Cluster, memory_of, scaled
 from tests.tasks import tiny
 
 
@@ -44,6 +48,7 @@ def test_memory_speed_and_time_are_said(tmp_path: Path) -> None:
     tokens, milliseconds = figures(text, r"# ([\d,]+) tokens a step \(16 x .*\) in ([\d.]+) ms")
     [speed] = figures(text, r"# ([\d,]+) tokens/s")
     assert speed == pytest.approx(1000 * tokens / milliseconds, rel=0.1)
+    assert "# assumed: 141 GB in a GPU, 450 GB/s between GPUs of a node, 50 GB/s for each GPU" in text
     [minutes] = figures(text, r"# 1,000,000,000 tokens \(as given\): ([\d.]+) minutes")
     assert minutes == pytest.approx(1e9 / speed / 60, rel=0.1)
 
@@ -54,6 +59,47 @@ def test_a_model_that_is_cut_is_said_to_be(tmp_path: Path) -> None:
     assert "gathered" in text
     assert "between GPUs meanwhile" in text
     assert "20 for each weight, after Chinchilla" in text
+
+
+def test_other_gpus_and_links_are_reckoned_with(tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(write_toml(tiny.recipe(tmp_path / "corpus")))
+    own = ["--gpu-memory", "24", "--links", "25,0.01"]
+    done = CliRunner().invoke(
+        build(), ["train", str(recipe), "batch.parts=16", "--dry-run", "--gpus", "8", "--nodes", "2", *own]
+    )
+    assert done.exit_code == 0, done.output
+    assert "GiB of 22" in done.output
+    assert "# assumed: 24 GB in a GPU, 25 GB/s between GPUs of a node, 0.01 GB/s for each GPU" in done.output
+    [found] = figures(done.output, r"([\d.]+) between GPUs")
+    [usual] = figures(said(tmp_path, "batch.parts=16", gpus=8, nodes=2), r"([\d.]+) between GPUs")
+    assert found > 3 * usual
+
+
+@pytest.mark.parametrize("parts", [8, 64])
+def test_training_decides_as_the_dry_run_says(tmp_path: Path, parts: int, monkeypatch: Any) -> None:
+    """By one part, whatever the number of parts: they come one after the other."""
+    recipe = tiny.recipe(tmp_path / "corpus")
+    recipe.setdefault("batch", {})["parts"] = parts
+    written = written_recipe(recipe, (), tmp_path / "out", resume=False)
+    job = prepare(written, tmp_path / "out", Ranks.join("cpu"), Console(quiet=True))
+    given: list[Any] = []
+
+    def asked(*facts: Any) -> bool:
+        given.append(facts)
+        return False
+
+    monkeypatch.setattr(trainer, "is_sharded", asked)
+    build_trainer(job, tmp_path / "out", Console(quiet=True))
+    [(config, average, _, work)] = given
+    assert work() == workload(job)
+    assert work().tokens == job.feed.plan.slots[-1]
+    needed = memory_of(work(), "ddp", 8, average=average).total / ROOM
+    eight = Ranks(0, 8, torch.device("cuda"))
+    for room, way in ((needed * 1.001, "ddp"), (needed * 0.999, "fsdp")):
+        monkeypatch.setattr(choice, "room_of", lambda _, room=room: room)
+        assert choice.is_sharded(config, average, eight, work) == (way == "fsdp")
+        assert scaled(work(), Cluster(gpus=8, memory=room), parts=parts // 8, average=average).way == way
 
 
 def test_parts_that_ranks_cannot_share_are_refused(tmp_path: Path) -> None:
@@ -67,6 +113,8 @@ def test_parts_that_ranks_cannot_share_are_refused(tmp_path: Path) -> None:
     ("options", "why"),
     [
         (["--gpus", "8"], "--gpus is for --dry-run"),
+        (["--dry-run", "--gpus", "2", "--links", "450"], "--links 450: give two speeds above 0 with a comma"),
+        (["--dry-run", "--links", "450,50"], "as do --gpu-memory and --links: give that too"),
         (["--dry-run", "--nodes", "2"], "--nodes and --budget say what --gpus would do"),
     ],
 )

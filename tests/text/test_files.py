@@ -210,6 +210,10 @@ def test_a_missing_file_suggests_its_neighbour(tmp_path):
     (tmp_path / "train.de.gz").write_bytes(b"")
     with pytest.raises(DataError, match=r"train\.de: no such file; did you mean 'train\.de\.gz'\?"):
         list(scan(tmp_path / "train.de"))
+    with pytest.raises(
+        DataError, match="no such file; addresses are read by regard corpus only: copy it here"
+    ):
+        list(scan(Path("s3://bucket/train.de")))
     with pytest.raises(DataError, match="no such file; check the path"):
         list(scan(tmp_path / "nowhere" / "x"))
 

@@ -12,10 +12,11 @@ from regard.models.headed import Headed, HeadedConfig
 from regard.models.seq2seq import Seq2Seq
 from regard.settings.models import MaskedConfig
 from regard.settings.presets import DECODERS, ENCODERS, SEQ2SEQ, gpt
-from regard.settings.training import AverageConfig, OptimizerConfig
-from regard.train import measured, scaling
+from regard.settings.training import AverageConfig, OptimizerConfig, TrainConfig
+from regard.train import choice, measured, scaling
 from regard.train.engine import Engine
 from regard.train.measured import ROWS, Measured, expected_share
+from regard.train.ranks import Ranks
 from regard.train.scaling import Cluster, memory_of, scaled
 from regard.train.workload import Workload, workload_of
 from tests.train.toys import ALONE, loss_of, toy
@@ -173,3 +174,19 @@ def test_steps_add_up_as_the_formulas_say() -> None:
 def test_no_machine_at_all_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name}=0 must be at least 1"):
         Cluster(**{name: 0})  # type: ignore[arg-type]
+
+
+def test_bert_base_is_whole_on_every_rank_whatever_the_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    work = WORKS["BERT-base, length 128"]
+    eight, room = Ranks(0, 8, torch.device("cuda")), 141e9
+    monkeypatch.setattr(choice, "room_of", lambda device: room)
+    assert not choice.is_sharded(TrainConfig(), AverageConfig(), eight, lambda: work)
+    for parts in (1, 8):  # of a rank: 64 in all
+        assert scaled(work, Cluster(gpus=8, memory=room), parts=parts).way == "ddp"
+
+
+def test_the_first_rank_has_room_for_what_it_validates_with() -> None:
+    work = replace(WORKS["GPT-2, length 1024"], tokens=1)
+    found = memory_of(work, "fsdp", 64)
+    assert found.total >= 4 * work.parameters
+    assert memory_of(work, "ddp", 64).validating == 0

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from safetensors import safe_open
 from torch import Tensor
 
 from regard.models.decoder import Decoder
@@ -15,12 +16,14 @@ from regard.settings.presets import DECODERS
 from regard.settings.training import AverageConfig, BatchConfig, OptimizerConfig
 from regard.tasks.language.data import BlockFeed
 from regard.tasks.language.train import LanguageLoss
+from regard.train import checkpoint, sharded
 from regard.train.checkpoint import CheckpointError
+from regard.train.digests import of_weights
 from regard.train.engine import Engine
 from regard.train.ranks import Ranks
 from regard.train.resume import find, load_checkpoint, reached, save_checkpoint
 from regard.train.sharded import ShardedEngine
-from regard.train.shards import newest, whole_weights
+from regard.train.shards import _digest, newest, read_facts, whole_weights, write_weights
 from regard.train.standing import Standing
 from tests.train.ranked import PARTS, SIZE, WORDS, Asked, difference, found, launched, stream
 from tests.train.toys import ALONE
@@ -165,7 +168,15 @@ def test_shards_become_the_one_file_of_a_model(two: Path) -> None:
     assert {f"last.{name}" for name in weights} == {name for name in wanted if name.startswith("last.")}
     for name, each in weights.items():
         assert torch.equal(each, wanted[f"last.{name}"]), name
+    facts = read_facts(path)
+    assert facts["files"] == {each.name: _digest(each) for each in path.glob("*.safetensors")}
     averaged = whole_weights(path, ["average.mean"])
+    written = write_weights(path, two / "whole" / "model.safetensors")
+    with safe_open(written, framework="pt") as file:
+        assert {*file.keys()} == {*whole_weights(path)}
+        for name, each in averaged.items():
+            assert torch.equal(file.get_tensor(name), each)
+        assert set(file.metadata()) == set(of_weights(weights))
     for name, each in averaged.items():
         assert torch.equal(each, wanted[f"best.{name}"]), name
 
@@ -247,6 +258,60 @@ def test_a_checkpoint_is_there_whole_or_the_one_before_is(tmp_path: Path) -> Non
     assert reached(tmp_path) == 3
     second = saved(engine, tmp_path, 7)
     assert [path.name for path in tmp_path.glob("checkpoint-*")] == [second.name] == ["checkpoint-7"]
+
+
+@pytest.mark.usefixtures("one_group")
+def test_a_step_that_is_saved_again_is_never_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = made()
+    saved(engine, tmp_path, 3)
+    partial_of = Path.rename
+
+    def killed(self: Path, target: Path) -> Path:
+        if self.suffix == ".partial":
+            raise KeyboardInterrupt
+        return partial_of(self, target)
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(Path, "rename", killed)
+        with pytest.raises(KeyboardInterrupt):
+            saved(engine, tmp_path, 3)
+    assert reached(tmp_path) == 3
+    found, _ = load_checkpoint(tmp_path, engine, ALONE, "adam")
+    assert found.step == 3
+    assert saved(engine, tmp_path, 3).name == "checkpoint-3"
+    assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-3"]
+
+
+@pytest.mark.usefixtures("one_group")
+def test_a_file_that_does_not_say_where_its_weights_are_is_refused_in_a_line(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, made(Engine), Standing(step=3), [], ALONE, "adam")
+    path = tmp_path / "checkpoint.safetensors"
+    tensors, facts = checkpoint.read(path)
+    for places in (None, {"embedding": 5}, {"embedding": [0, 10**9]}):
+        own = {name: each for name, each in facts.items() if name != "places"}
+        checkpoint.write(path, tensors, own if places is None else {**own, "places": places})
+        with pytest.raises(CheckpointError, match="damaged: it does not say where the weights are"):
+            load_checkpoint(tmp_path, made(), ALONE, "adam")
+
+
+@pytest.mark.usefixtures("one_group")
+def test_the_copy_that_validates_is_made_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the model has left the GPU, not before."""
+    done: list[str] = []
+    copied, moved = sharded._copied, Decoder.to
+
+    def copying(*given: Any) -> Any:
+        done.append("copied")
+        return copied(*given)
+
+    def moving(self: Decoder, *given: Any) -> Decoder:
+        done.append(f"to {given[0]}")
+        return moved(self, *given)
+
+    monkeypatch.setattr(sharded, "_copied", copying)
+    monkeypatch.setattr(Decoder, "to", moving)
+    made()
+    assert done == ["to torch.float32", "to cpu", "copied"]
 
 
 @pytest.mark.usefixtures("one_group")

@@ -110,6 +110,16 @@ def train(
         typer.Option("--gpus", min=1, help="--dry-run: say what so many GPUs a node would do, by a model."),
     ] = None,
     nodes: Annotated[int, typer.Option("--nodes", min=1, help="--gpus: so many nodes of them.")] = 1,
+    gpu_memory: Annotated[
+        float | None, typer.Option("--gpu-memory", min=1, help="--gpus: GB that each has; otherwise 141.")
+    ] = None,
+    links: Annotated[
+        str | None,
+        typer.Option(
+            "--links",
+            help="--gpus: GB/s of a GPU inside its node, and between nodes; otherwise 450,50.",
+        ),
+    ] = None,
     budget: Annotated[
         float | None,
         typer.Option("--budget", help="--gpus: tokens to learn from, as 20e9; otherwise 20 for each weight."),
@@ -126,8 +136,10 @@ def train(
 
     from regard.tasks.registry import read_recipe
 
-    if gpus is None and (nodes > 1 or budget is not None):
-        raise typer.BadParameter("--nodes and --budget say what --gpus would do: give that too")
+    if gpus is None and (nodes > 1 or any(each is not None for each in (budget, gpu_memory, links))):
+        raise typer.BadParameter(
+            "--nodes and --budget say what --gpus would do, as do --gpu-memory and --links: give that too"
+        )
     if gpus is not None and not dry_run:
         raise typer.BadParameter("--gpus is for --dry-run; to train on several, start regard by torchrun")
     values = [*(settings or []), *([] if seed is None else [f"train.seed={seed}", f"batch.seed={seed}"])]
@@ -148,7 +160,7 @@ def train(
     if dry_run:
         from regard.train.scaling import Cluster
 
-        cluster = None if gpus is None else Cluster(gpus=gpus, nodes=nodes)
+        cluster = None if gpus is None else Cluster(gpus=gpus, nodes=nodes, **_given(gpu_memory, links))
         run.dry_run(recipe, *values, device=device, cluster=cluster, budget=budget)
         return
     if seed is not None and seeds is not None:
@@ -172,6 +184,20 @@ def train(
         raise typer.Exit(128 + outcome.stopped)
     if os.environ.get("RANK", "0") == "0":
         typer.echo(f"trained in {outcome.seconds:.0f} s; the model is in {out}")
+
+
+def _given(gpu_memory: float | None, links: str | None) -> dict[str, float]:
+    """Of GPUs, in bytes."""
+    found = {} if gpu_memory is None else {"memory": 1e9 * gpu_memory}
+    if links is None:
+        return found
+    try:
+        inside, between = (1e9 * float(each) for each in links.split(","))
+    except ValueError:
+        inside = between = 0.0
+    if not min(inside, between) > 0:
+        raise typer.BadParameter(f"--links {links}: give two speeds above 0 with a comma, as in 450,50")
+    return {**found, "inside": inside, "between": between}
 
 
 @command("regard.tasks.evaluate", decoding=("beam", "length_penalty"))

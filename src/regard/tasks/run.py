@@ -19,7 +19,7 @@ from regard.disk import AGAIN, DiskFullError, write_text
 from regard.nn.memory import freed_memory_kept
 from regard.tasks.ahead import Ahead, sweep
 from regard.tasks.base.folder import METRICS, NEXT, RECIPE, WEIGHTS, clear, read_metrics
-from regard.tasks.base.forecast import Forecast, timed
+from regard.tasks.base.forecast import Forecast, timed, way_of
 from regard.tasks.base.job import Job, build_trainer, text_digest, train
 from regard.tasks.base.outlook import outlook
 from regard.tasks.base.recipe import Tables, Written, given_text, recipe_text
@@ -270,7 +270,8 @@ def dry_run(
             lines += [*foreseen.remedies(), *_smaller(written, foreseen, ranks), foreseen.last_remedy()]
     ranks.leave()
     text = recipe_text(foreseen.job.recipe)
-    console.print("\n".join([text, *lines]), highlight=False, markup=False, soft_wrap=True)
+    if ranks.first:
+        console.print("\n".join([text, *lines]), highlight=False, markup=False, soft_wrap=True)
 
 
 def _elsewhere(written: Written[Any], cluster: Cluster) -> Written[Any]:
@@ -296,8 +297,9 @@ def _foreseen(written: Written[Any], folder: Path, ranks: Ranks, console: Consol
     job = prepare(replace(written, spec=replace(written.spec, suited=noted)), folder, ranks, console)
     prepared = time.monotonic() - began
     usual = written.plain.get("train", {}).get("steps", given[0]["train"]["steps"])
-    timing = timed(job, build_trainer(job, folder, console))
-    return Forecast(job=job, timing=timing, prepared=prepared, usual=usual)
+    trainer = build_trainer(job, folder, console)
+    timing = timed(job, trainer)
+    return Forecast(job=job, timing=timing, prepared=prepared, usual=usual, way=way_of(trainer))
 
 
 def _smaller(written: Written[Any], foreseen: Forecast, ranks: Ranks) -> Iterator[str]:

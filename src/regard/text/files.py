@@ -10,6 +10,7 @@ import gzip
 import io
 import lzma
 import os
+import re
 import stat
 import zipfile
 import zlib
@@ -41,6 +42,8 @@ INVALID = "invalid UTF-8"
 """The reason of a `LineError` whose bytes are of another encoding."""
 
 _BROKEN_STREAM = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+_ADDRESS = re.compile(r"[a-zA-Z][\w+.-]+:/")
+"""As `s3://bucket/file`, of which a path has lost a slash."""
 _BOM = b"\xef\xbb\xbf"
 _STARTS = {".gz": b"\x1f\x8b", ".xz": b"\xfd7zXZ\x00", ".bz2": b"BZh", ".zst": b"\x28\xb5\x2f\xfd"}
 _FOREIGN_STARTS = {  # longer marks first: that of UTF-32 begins like that of UTF-16
@@ -258,6 +261,8 @@ def _open_plain(path: Path) -> io.FileIO:
         beside = sorted(other.name for other in path.parent.iterdir()) if path.parent.is_dir() else []
         nearest = get_close_matches(path.name, beside, n=1)
         remedy = f"did you mean {nearest[0]!r}?" if nearest else "check the path"
+        if _ADDRESS.match(str(path)):
+            remedy = "addresses are read by regard corpus only: copy it here, or mount it, and give its path"
         raise DataError(whole, "no such file", remedy=remedy) from error
     except OSError as error:
         raise DataError(whole, "cannot be opened", f"({error.strerror})", "check the path") from error

@@ -11,20 +11,23 @@ from regard.settings.training import AverageConfig, TrainConfig
 from regard.train.objectives import Sums
 from regard.train.ranks import Ranks
 from regard.train.scaling import is_too_large, memory_of
-from regard.train.workload import workload_of
+from regard.train.workload import Workload
 
 
 def is_sharded(
-    model: nn.Module, config: TrainConfig, average: AverageConfig, ranks: Ranks, *, tokens: int
+    config: TrainConfig, average: AverageConfig, ranks: Ranks, work: Callable[[], Workload]
 ) -> bool:
-    """For steps of so many `tokens`, all ranks together."""
+    """`work` is what one part of a step asks of a rank: parts come one after the other."""
     if config.fsdp != "auto" or ranks.count == 1 or ranks.device.type != "cuda":
         return config.fsdp == "yes"
-    work = workload_of(model, name="", tokens=-(-tokens // ranks.count))
     again = config.activation_checkpointing
-    whole = memory_of(work, "ddp", ranks.count, average=average, recomputed=again)
-    room = torch.cuda.get_device_properties(ranks.device).total_memory
-    return is_too_large(whole, room, ranks.count)
+    whole = memory_of(work(), "ddp", ranks.count, average=average, recomputed=again)
+    return is_too_large(whole, room_of(ranks.device), ranks.count)
+
+
+def room_of(device: torch.device) -> int:
+    """Bytes of a GPU."""
+    return torch.cuda.get_device_properties(device).total_memory
 
 
 def sharded_engine(model: nn.Module, loss: Callable[[Any], Sums], **settings: Any) -> Any:

@@ -170,6 +170,15 @@ class Ranks:
             dist.broadcast_object_list(facts, src=0)
         return facts[0]
 
+    def gathered(self, fact: Any) -> list[Any]:
+        """What each rank gives, on every rank."""
+        if self.count == 1:
+            return [fact]
+        facts: list[Any] = [None] * self.count
+        with self._together():
+            dist.all_gather_object(facts, fact)
+        return facts
+
     @contextmanager
     def _together(self) -> Iterator[None]:
         """What fails here fails because another rank is lost."""

@@ -144,11 +144,12 @@ def _load_file(path: Path, engine: Any, optimizer: str) -> tuple[Standing, list[
         standing, updates = as_standing(facts.get("standing")), check_count("updates", facts.get("updates"))
     except ValueError as error:
         raise CheckpointError(f"{path}: damaged: {error}; start again in a new folder") from error
-    whole = {f"fixed/{name[6:]}": each for name, each in tensors.items() if name.startswith("fixed.")}
-    for kind in (name for name in tensors if name != "history" and not name.startswith("fixed.")):
-        for name, (start, *shape) in facts["places"].items():
-            flat = tensors[kind][start : start + torch.Size(shape).numel()]
-            whole[f"{kind}/{name}"] = flat.view(shape)
+    try:
+        whole = _named(tensors, facts["places"])
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise CheckpointError(
+            f"{path}: damaged: it does not say where the weights are in it; start again in a new folder"
+        ) from error
     lasts = sum(name.startswith("average.last.") for name in tensors)
     state = _state(engine, lasts=lasts)
     _check_same(path, _shapes(state), _shapes(whole))
@@ -158,6 +159,16 @@ def _load_file(path: Path, engine: Any, optimizer: str) -> tuple[Standing, list[
     engine.optimizer.updates = updates
     history = tensors.get("history", torch.zeros(0, len(engine.statistics)))
     return standing, [*history.to(engine.statistics)]
+
+
+def _named(tensors: Mapping[str, Tensor], places: Mapping[str, Sequence[int]]) -> dict[str, Tensor]:
+    """The flat vectors of a file, by the names of parameters."""
+    whole = {f"fixed/{name[6:]}": each for name, each in tensors.items() if name.startswith("fixed.")}
+    for kind in (name for name in tensors if name != "history" and not name.startswith("fixed.")):
+        for name, (start, *shape) in places.items():
+            flat = tensors[kind][start : start + torch.Size(shape).numel()]
+            whole[f"{kind}/{name}"] = flat.view(shape)
+    return whole
 
 
 def _check_kind(path: Path, kind: object, wanted: str) -> None:

@@ -77,10 +77,14 @@ class Memory:
     """What is whole for a moment of what is cut, and its gradients."""
     activations: float
     """With the scores of the head, and what libraries take."""
+    validating: float = 0.0
+    """The whole model that the first rank validates with, of one that is cut: instead of what is gathered
+    and kept while it trains."""
 
     @property
     def total(self) -> float:
-        return self.weights + self.gradients + self.optimizer + self.gathered + self.activations
+        training = self.gathered + self.activations
+        return self.weights + self.gradients + self.optimizer + max(training, self.validating)
 
 
 def memory_of(
@@ -107,6 +111,7 @@ def memory_of(
         optimizer=4 * (2 + averages) * work.trained * kept,
         gathered=gathered,
         activations=work.activations(recomputed=recomputed) + work.scores + WORKSPACE,
+        validating=4 * work.parameters + WORKSPACE if way == "fsdp" else 0.0,
     )
 
 

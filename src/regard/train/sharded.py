@@ -86,8 +86,8 @@ class ShardedEngine:
         self._ranks, self._seed, self._bfloat16, self._clip = ranks, seed, bfloat16, optimizer.clip
         self._plain, self.model, self._loss = model, model, loss
         if ranks.first:
+            model.to("cpu")  # first: two of them may not fit into the GPU
             self.model, self._loss = _copied(model, loss)
-            model.to("cpu")
         own = self.model
         matrices = layer_matrices(own) if optimizer.kind == "muon" else {}
         apart = undecayed(own)

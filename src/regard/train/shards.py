@@ -3,9 +3,9 @@
     checkpoint-120/    shard-*.safetensors     torch's distributed checkpoint (DCP), in safetensors
                        standing.json           the step, the best figures so far, digests of the shards
 
-It is written under another name, and renamed when all of it is on the disk; then the one before is removed:
-there is always a whole one. Nothing is ever pickled: DCP's usual files are, those for safetensors are not.
-All ranks must see the same folder.
+It is written under another name, and renamed when all of it is on the disk; then the one before is removed
+(of the same step, it is renamed first): there is always a whole one. Nothing is ever pickled: DCP's usual
+files are, those for safetensors are not. All ranks must see the same folder.
 """
 
 import hashlib
@@ -20,19 +20,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
-from regard.disk import full_disk, sync_folder, write_text
+from regard.disk import full_disk, replace, sync_folder, write_text
 from regard.train.checkpoint import CheckpointError
+from regard.train.digests import of_weights
 from regard.train.ranks import Ranks
 from regard.train.standing import Standing, as_standing, check_count
 
 FORMAT = "regard shards 1"
 FACTS = "standing.json"
-_NAME = re.compile(r"checkpoint-(\d+)")
+_NAME = re.compile(r"checkpoint-(\d+)(\.aside)?")
+"""Aside is what another of the same step is about to take the place of."""
 
 State = dict[str, Tensor]
 """What a checkpoint holds, by `KIND/NAME OF A PARAMETER`; of a matrix that is cut, a DTensor."""
@@ -41,7 +44,7 @@ State = dict[str, Tensor]
 def newest(folder: Path) -> Path | None:
     """The last whole one there."""
     whole = [path for path in _every(folder) if (path / FACTS).is_file()]
-    return max(whole, key=step_of, default=None)
+    return max(whole, key=lambda path: (step_of(path), path.suffix != ".aside"), default=None)
 
 
 def _every(folder: Path) -> list[Path]:
@@ -81,6 +84,7 @@ def write(
     writer = HuggingFaceStorageWriter(str(partial), save_distributed=True)
     with _told(path, "the checkpoint could not be written"):
         save(state, storage_writer=writer)
+    digests = ranks.gathered(_digests(partial, ranks.rank, ranks.count))
     if ranks.first:
         shapes = {name: [*each.shape] for name, each in state.items()}
         facts = {
@@ -89,12 +93,15 @@ def write(
             "updates": updates,
             "optimizer": optimizer,
             "shapes": shapes,
-            "files": {file.name: _digest(file) for file in sorted(partial.glob("*.safetensors"))},
+            "files": {name: digest for own in digests for name, digest in own.items()},
         }
         facts["digest"] = _of(facts)
         with full_disk(path):
             write_text(partial / FACTS, json.dumps(facts, indent=1))
-            shutil.rmtree(path, ignore_errors=True)
+            if path.exists():  # of the same step: one of the two is there, whenever this is killed
+                aside = path.with_name(f"{path.name}.aside")
+                shutil.rmtree(aside, ignore_errors=True)
+                path.rename(aside)
             partial.rename(path)
             sync_folder(folder)
         clear(folder, but=path)
@@ -153,6 +160,19 @@ def whole_weights(path: Path, kinds: Sequence[str] = ("weights", "fixed")) -> di
     return {name.partition("/")[2]: each for name, each in state.items()}
 
 
+def write_weights(checkpoint: Path | str, path: Path | str, kinds: Sequence[str] | None = None) -> Path:
+    """All weights of a checkpoint as one safetensors file, as `model.safetensors` of a model folder is.
+    Unless given, `kinds` are those of the mean where the run keeps one (`average.kind = "ema"`), else of the
+    last step."""
+    source, target = Path(checkpoint), Path(path)
+    if kinds is None:
+        has = {name.partition("/")[0] for name in read_facts(source)["shapes"]}
+        kinds = ("average.mean" if "average.mean" in has else "weights", "fixed")
+    weights = {name: each.contiguous() for name, each in whole_weights(source, kinds).items()}
+    replace(target, lambda partial: save_file(weights, partial, of_weights(weights)))
+    return target
+
+
 def _kinds(path: Path) -> dict[str, torch.dtype]:
     found = HuggingFaceStorageReader(str(path)).read_metadata().state_dict_metadata
     return {name: each.properties.dtype for name, each in found.items() if hasattr(each, "properties")}
@@ -169,6 +189,11 @@ def _told(path: Path, what: str) -> Iterator[None]:
     except Exception as error:
         said = " ".join(str(error).split())[:300]
         raise CheckpointError(f"{path}: {what} ({said})") from error
+
+
+def _digests(folder: Path, rank: int, count: int) -> dict[str, str]:
+    """Of this rank's share of the files: in the order of their names, each rank has written one."""
+    return {file.name: _digest(file) for file in sorted(folder.glob("*.safetensors"))[rank::count]}
 
 
 def _digest(path: Path) -> str:

@@ -33,6 +33,7 @@ from regard.train.report import Report
 from regard.train.resume import load_checkpoint, save_checkpoint
 from regard.train.signals import Stop, listening
 from regard.train.standing import MOST_PIECES, Standing
+from regard.train.workload import Workload, workload_of
 
 TOLERATED = 5
 """So many updates in a row may be skipped for a gradient that is not finite."""
@@ -104,6 +105,7 @@ class Trainer:
         d_model: int,
         tokens: int,
         static: bool,
+        work: Callable[[], Workload] | None = None,
         metric: tuple[str, Literal["high", "low"]] = ("loss", "low"),
         validate: Validate | None = None,
         keep: Callable[[Mapping[str, Tensor], Mapping[str, Any]], None],
@@ -113,7 +115,8 @@ class Trainer:
         unit: str = "tokens",
     ) -> None:
         """`keep` is given the weights worth keeping, by name, with their figures: all of the model's, with
-        frozen ones and persistent buffers. A step takes about so many `tokens`. `static` says that sizes
+        frozen ones and persistent buffers. A step takes about so many `tokens`, all its parts
+        together; `work` says what one part asks of a GPU. `static` says that sizes
         never change from batch to batch, so that a step can be compiled and captured. `factor` gives each
         parameter, by name, its factor on the learning rate. `compile` has what is computed beside the layers
         compiled with them. `perplexity` says whether nll has one,
@@ -126,7 +129,9 @@ class Trainer:
         size = sum(parameter.numel() for parameter in model.parameters())
         long = config.minutes >= LONG_MINUTES if config.minutes else size * config.steps * tokens >= LONG
         compiles = static and (on_cuda and long if config.compile == "auto" else config.compile == "yes")
-        self.sharded = is_sharded(model, config, average, ranks, tokens=tokens)
+        self.sharded = is_sharded(
+            config, average, ranks, work or partial(workload_of, model, name="", tokens=tokens)
+        )
         """Whether no rank has the whole model."""
         again = config.activation_checkpointing
         captured = on_cuda and static and config.capture != "no" and not (self.sharded or again)

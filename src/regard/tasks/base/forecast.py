@@ -55,6 +55,15 @@ def timed(job: Job, trainer: Trainer) -> Timing:
     return Timing(step=statistics.median(steps[1:]), once=statistics.median(passes[1:]), look=look)
 
 
+def way_of(trainer: Trainer) -> str | None:
+    """Of several ranks, how they train; nothing of one."""
+    ranks = trainer.ranks
+    if ranks.count == 1:
+        return None
+    way = "the model is cut over ranks (FSDP)" if trainer.sharded else "every rank has the whole model (DDP)"
+    return f"# {ranks.count} ranks, train.fsdp={trainer.config.fsdp}: {way}"
+
+
 def _seconds(job: Job, work: Callable[[int], object], number: int) -> float:
     began = time.perf_counter()
     work(number)
@@ -71,6 +80,8 @@ class Forecast:
     """Seconds before the first step."""
     usual: int
     """Steps that the recipe would take without a limit of time."""
+    way: str | None = None
+    """How several ranks train."""
 
     @property
     def config(self) -> Any:
@@ -110,6 +121,8 @@ class Forecast:
         """Comments, below a recipe."""
         job, timing, device = self.job, self.timing, self.job.ranks.device
         size = f"# {job.parameters:,} parameters"
+        if self.way is not None:
+            yield self.way
         if job.solve is not None:
             yield f"{size}; solved for, not trained: {self._solved()} on {device}"
             return

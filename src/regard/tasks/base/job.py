@@ -9,6 +9,7 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -17,7 +18,9 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from regard.config import ConfigError
+from regard.data import Packed
 from regard.disk import write_text
+from regard.models.decoder import Decoder
 from regard.nn.adapter import merge
 from regard.nn.layers import BatchNorm
 from regard.tasks.base.feed import PlannedFeed
@@ -37,6 +40,7 @@ from regard.train.curve import draw_curve
 from regard.train.objectives import Sums
 from regard.train.ranks import Ranks
 from regard.train.trainer import Outcome, Trainer, Validate, uncompiled
+from regard.train.workload import Workload, workload_of
 
 
 class Loss(Protocol):
@@ -109,6 +113,24 @@ def text_digest(job: Job) -> str:
     return digest.hexdigest()
 
 
+def workload(job: Job) -> Workload:
+    """Its model, and one batch as its plan fills them: whatever the parts of a step are, a GPU computes one
+    after the other. The same on every rank, which all must decide alike."""
+    plan = job.feed.plan
+    lengths = plan.lengths[-1]
+    part = job.feed.batch(plan.batches(0, 0)[0], plan.shapes() if job.static else None, 0)
+    texts = [each for each in part._parts().values() if isinstance(each, Packed)]
+    seen = float((lengths**2).sum() / max(lengths.sum(), 1))
+    work = workload_of(
+        job.model,
+        name=job.recipe.task,
+        tokens=int(plan.slots[-1]),
+        predicted=min(1.0, part.tokens / max(texts[-1].tokens, 1)) if texts else 1.0,
+        seen=seen / 2 if isinstance(job.model, Decoder) else seen,
+    )
+    return replace(work, seen=0.0) if work.translates else work
+
+
 def build_trainer(job: Job, folder: Path, console: Console) -> Trainer:
     def keep(weights: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         job.write(folder, weights)
@@ -139,6 +161,7 @@ def build_trainer(job: Job, folder: Path, console: Console) -> Trainer:
         console=console,
         d_model=job.d_model,
         tokens=recipe.batch.tokens * recipe.batch.parts,
+        work=partial(workload, job),
         static=job.static,
         metric=job.metric,
         validate=job.validate,

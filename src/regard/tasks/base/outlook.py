@@ -3,34 +3,12 @@
 from collections.abc import Iterator
 
 from regard.config import ConfigError
-from regard.data import Packed
-from regard.models.decoder import Decoder
 from regard.nn.layers import TransformerLayer
-from regard.tasks.base.job import Job
+from regard.tasks.base.job import Job, workload
 from regard.train.measured import DATE, GPU
-from regard.train.scaling import CHINCHILLA, ROOM, Cluster, Scaled, scaled
-from regard.train.workload import Workload, workload_of
+from regard.train.scaling import CHINCHILLA, ROOM, USED, Cluster, Scaled, scaled
 
 GIB = 2**30
-
-
-def workload(job: Job) -> Workload:
-    """Of a prepared training: its model, and a batch as its plan fills them."""
-    plan = job.feed.plan
-    lengths = plan.lengths[-1]
-    [(_, part), *_] = job.feed.parts(1)
-    texts = [each for each in part._parts().values() if isinstance(each, Packed)]
-    seen = float((lengths**2).sum() / max(lengths.sum(), 1))
-    work = workload_of(
-        job.model,
-        name=job.recipe.task,
-        tokens=int(plan.slots[-1]),
-        predicted=min(1.0, part.tokens / max(texts[-1].tokens, 1)) if texts else 1.0,
-        seen=seen / 2 if isinstance(job.model, Decoder) else seen,
-    )
-    return work if not work.translates else workload_of(
-        job.model, name=work.name, tokens=work.tokens, predicted=work.predicted
-    )  # fmt: skip
 
 
 def outlook(job: Job, cluster: Cluster, budget: float | None = None) -> Iterator[str]:
@@ -55,6 +33,7 @@ def outlook(job: Job, cluster: Cluster, budget: float | None = None) -> Iterator
     yield f"# on {ranks} x {GPU}, {cluster.gpus} on each of {cluster.nodes} nodes; expected, not measured:"
     yield from _memory(found, config.fsdp)
     yield from _speed(found)
+    yield from _links(found)
     yield _lasts(found, config.steps * found.tokens, f"{config.steps:,} steps of this recipe")
     wanted = CHINCHILLA * found.work.parameters if budget is None else budget
     why = f"{CHINCHILLA} for each weight, after Chinchilla" if budget is None else "as given"
@@ -84,6 +63,15 @@ def _speed(found: Scaled) -> Iterator[str]:
         f"# {found.speed:,.0f} tokens/s, {found.efficiency:.0%} of what as many alone would do; each at "
         f"{found.share:.0%} of the chip, as what was measured on one at {DATE} has it for such batches"
     )
+
+
+def _links(found: Scaled) -> Iterator[str]:
+    """What was assumed of a machine that nobody has seen."""
+    own, many = found.cluster, found.cluster.ranks > 1
+    links = f", {own.inside / 1e9:g} GB/s between GPUs of a node" if own.gpus > 1 else ""
+    links += f", {own.between / 1e9:g} GB/s for each GPU between nodes" if own.nodes > 1 else ""
+    used = f", of which {USED:.0%} is left for data" if many else ""
+    yield f"# assumed: {own.memory / 1e9:g} GB in a GPU{links}{used}; docs/scale.md has the formulas"
 
 
 def _ms(seconds: float) -> str:
