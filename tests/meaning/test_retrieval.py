@@ -82,6 +82,39 @@ def test_trec_eval_finds_the_same_figures_in_the_run(models, files, tmp_path, ho
         assert found["vectors"]["recall_at_100"] == found["reranked"]["recall_at_100"]
 
 
+def test_what_scores_alike_is_in_the_order_of_trec_eval(models, files, tmp_path) -> None:
+    twice = tmp_path / "corpus.tsv"
+    lines = [f"{name}{n}\t{text}\n" for n, text in enumerate(TEXTS) for name in ("d", "x", "a")]
+    twice.write_text("".join(lines), encoding="utf-8")
+    for more in ({}, {"rerank": models[1], "candidates": 20}):
+        options = EvaluateOptions(**{**files, "corpus": twice}, **more, run=tmp_path / "run", device="cpu")
+        found = evaluate(models[0], options, Console(quiet=True))
+        for name, value in trec(files, tmp_path / "run").items():
+            assert found[name] == pytest.approx(value, abs=1e-9), name
+
+
+def test_a_query_does_not_find_the_text_that_it_is(models, files, tmp_path) -> None:
+    corpus = tmp_path / "corpus.tsv"
+    corpus.write_text(files["corpus"].read_text() + f"q3\t{ASKED[3]}\nq4\t{ASKED[4]}\n", encoding="utf-8")
+    qrels = tmp_path / "qrels.txt"
+    qrels.write_text(files["qrels"].read_text() + "q4 0 q4 1\n")
+    judged = read_judged(files["queries"], corpus, qrels)
+    found = {query: {text for text, _ in hits} for query, hits in find_all(models, judged).items()}
+    assert "q3" not in found["q3"]
+    assert "q4" in found["q4"]  # it is judged
+    assert "q3" in found["q5"]
+    assert {len(each) for each in found.values()} == {81, 82}
+    plain, lines = tmp_path / "queries.txt", tmp_path / "corpus.txt"
+    plain.write_text("\n".join(ASKED), encoding="utf-8")
+    lines.write_text("\n".join(TEXTS), encoding="utf-8")
+    qrels.write_text("1 0 2 1\n")
+    assert "1" in {text for text, _ in find_all(models, read_judged(plain, lines, qrels))["1"]}
+
+
+def find_all(models, judged):
+    return find(open_embedder(models[0], device="cpu"), judged)
+
+
 def test_a_reranker_orders_its_candidates_and_leaves_the_rest(models, files) -> None:
     judged = read_judged(*(files[name] for name in ("queries", "corpus", "qrels")))
     found = find(open_embedder(models[0], device="cpu"), judged)
