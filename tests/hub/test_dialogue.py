@@ -225,6 +225,31 @@ def test_a_dialogue_at_the_prompt_has_all_turns(folder, capsys, monkeypatch):
     assert [json.loads(line)[1]["content"] for line in typed.getvalue().splitlines()] == expected
 
 
+def test_an_answer_goes_to_the_end_of_the_context_unless_told_and_a_cut_is_told(folder, capsys):
+    generator = open_generator(folder)
+    used = len(generator.prompt([{"role": "user", "content": "the cat"}]).ids)
+    dialogue = Dialogue(generator, None, DecodeConfig(method="greedy"), bounded=False)
+    dialogue.generator.__dict__["ends"] = ()
+    list(dialogue.answers("the cat"))
+    assert dialogue.cut
+    expected = generator.chat(dialogue.messages[:1], decoding=GREEDY, max_tokens=256 - used)
+    assert len(expected.ids) == 256 - used
+    assert dialogue.messages[-1]["content"] == expected.text
+    chat(folder, ["the cat"], out=io.StringIO(), greedy=True, decoding={"maximum": 2})
+    assert "the answer is cut: it has 2 tokens" in capsys.readouterr().err
+
+
+def test_a_message_that_is_longer_than_the_context_is_told_and_the_dialogue_goes_on(folder, capsys):
+    said = ["the cat", "a long one " * 200, "sat"]
+    out, without = io.StringIO(), io.StringIO()
+    chat(folder, said, out=out, greedy=True, as_json=True, decoding={"maximum": 5})
+    assert "tokens with what belongs to it, and the context is of 256" in capsys.readouterr().err
+    chat(folder, [said[0], said[2]], out=without, greedy=True, as_json=True, decoding={"maximum": 5})
+    first, missing, last = out.getvalue().splitlines()
+    assert missing == "[]"
+    assert [first, last] == without.getvalue().splitlines()
+
+
 def test_where_the_context_is_full_the_oldest_turns_are_forgotten(folder):
     generator = open_generator(folder)
     generator.longest = 64
