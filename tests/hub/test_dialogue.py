@@ -201,6 +201,21 @@ def test_keys_of_a_message_cannot_become_special_tokens_either(tokenizer):
     assert json.loads(prompt.removesuffix(TURN)) == json.loads(json.dumps(said))
 
 
+@pytest.mark.parametrize(
+    "said",
+    [PLAIN, [{"name": "tools", "template": "{{ tools }}"}, {"name": "default", "template": PLAIN}]],
+    ids=["one", "several"],
+)
+def test_a_template_may_stand_in_the_tokenizers_configuration(folder, said):
+    expected = open_generator(folder).prompt(SAID)
+    (folder / "chat_template.jinja").unlink()
+    path = folder / "tokenizer_config.json"
+    known = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps({**known, "chat_template": said}))
+    prompt = open_generator(folder).prompt(SAID)
+    assert (prompt, prompt.ids) == (expected, expected.ids)
+
+
 def test_a_model_without_a_template_says_so(hf, tmp_path):
     generator = open_generator(save(build(hf, "Llama"), tmp_path))
     with pytest.raises(ChatError, match="no chat template"):

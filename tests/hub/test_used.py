@@ -42,16 +42,19 @@ def data(folder: Path) -> dict[str, dict]:
     (folder / "squad.json").write_text(json.dumps(squad))
     (folder / "other.txt").write_text("\n".join(reversed(TEXTS * 4)) + "\n")
     both = ["lines.txt", "other.txt"]
+    ranked = [{"query": asked, "positive": STORY, "negatives": [found, "a dog"]} for asked, found in ASKED]
+    (folder / "ranked.jsonl").write_text("".join(json.dumps(each) + "\n" for each in ranked * 3))
     return {
         "pretrain": {"train": "lines.txt", "valid": "lines.txt"},
         "classify": {"train": "labels.tsv", "valid": "labels.tsv"},
         "tag": {"train": "tags.conll", "valid": "tags.conll"},
         "answer": {"train": "squad.json", "valid": "squad.json"},
         "embed": {"train": both, "valid": both, "overlap": "keep"},
+        "rerank": {"train": "ranked.jsonl", "valid": "ranked.jsonl"},
     }
 
 
-@pytest.mark.parametrize("task", ["pretrain", "classify", "tag", "answer", "embed"])
+@pytest.mark.parametrize("task", ["pretrain", "classify", "tag", "answer", "embed", "rerank"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_task_fine_tunes_it(hf, tmp_path, family, task):
     words = tokenizer_of(family).get_vocab_size()
