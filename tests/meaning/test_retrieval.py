@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from rich.console import Console
 from regard.config import ConfigError
 from regard.meaning.commands import search
 from regard.meaning.evaluating import evaluate, find, measure
-from regard.settings.models import ClassifyConfig, EmbedConfig, PoolConfig
+from regard.settings.models import ClassifyConfig, EmbedConfig, PoolConfig, PromptConfig
+from regard.tasks.base.encoders import open_encoder, save_checkpoint
 from regard.tasks.base.task import EvaluateOptions
 from regard.tasks.embedding.embedder import open_embedder
 from regard.tasks.reranking.reranker import open_reranker
@@ -91,6 +93,25 @@ def test_what_scores_alike_is_in_the_order_of_trec_eval(models, files, tmp_path)
         found = evaluate(models[0], options, Console(quiet=True))
         for name, value in trec(files, tmp_path / "run").items():
             assert found[name] == pytest.approx(value, abs=1e-9), name
+
+
+def test_queries_and_texts_are_read_behind_the_models_prompts(models, files, tmp_path) -> None:
+    judged = read_judged(*(files[name] for name in ("queries", "corpus", "qrels")))
+    start = open_encoder(models[0])
+    prompts = (PromptConfig(name="query", text="red sun "), PromptConfig(name="passage", text="old moon "))
+    config = replace(start.config, head=replace(start.config.head, prompts=prompts))
+    save_checkpoint(replace(start, config=config), tmp_path / "told", "embed")
+    written = replace(
+        judged,
+        queries={id: f"red sun {text}" for id, text in judged.queries.items()},
+        corpus={id: f"old moon {text}" for id, text in judged.corpus.items()},
+    )
+    expected = find_all(models, written)
+    found = find_all((tmp_path / "told",), judged)
+    for query, hits in found.items():
+        ours, theirs = dict(hits), dict(expected[query])
+        assert ours == pytest.approx(theirs, abs=1e-5)
+    assert found["q1"] != find_all(models, judged)["q1"]
 
 
 def test_a_query_does_not_find_the_text_that_it_is(models, files, tmp_path) -> None:
