@@ -11,7 +11,8 @@ from regard.decode.causal import KINDS, CausalStepper
 from regard.layout import Layout
 from regard.models import Decoder
 from regard.nn.native import library
-from regard.nn.native.groups import restored
+from regard.nn.native.groups import KINDS as NUMBERS
+from regard.nn.native.groups import GroupedWeight, restored
 from regard.settings.models import DecoderConfig
 from regard.settings.network import (
     AttentionConfig,
@@ -109,6 +110,22 @@ def test_scores_are_those_of_the_rounded_model(bits, shape):
         for row, length in enumerate(mine.lengths.tolist()):
             expected = wanted[0, row, :, :length]
             assert_close(kept[0, row, :, :length].float(), expected, rtol=1e-3, atol=2e-3 * expected.std())
+
+
+@pytest.mark.parametrize("kind", ["q4_0", "q4_1"])
+@torch.no_grad()
+def test_what_was_4_bits_before_is_not_rounded_again(kind):
+    model = build()
+    for layer in model.body.each:
+        for part in (layer.attention.project, layer.attention.output, *layer.feed_forward.children()):
+            if isinstance(part, torch.nn.Linear):
+                part.weight.copy_(restored(part.weight, kind))
+    stepper = CausalStepper(model, "int4")
+    groups = [each for each in stepper._kept if isinstance(each, GroupedWeight)]
+    assert {each.struct.kind for each in groups[:-1]} == {NUMBERS[kind]}
+    part = model.body.each[0].attention.project
+    ones = torch.eye(64)  # 127 steps of 1 / 127: tokens lose nothing
+    assert_close(groups[0].times(ones), part.weight.T, rtol=1e-6, atol=1e-6)
 
 
 @torch.no_grad()

@@ -13,7 +13,7 @@ from regard.hub import HubError, head_kind, read_folder, write_folder
 from regard.tasks.base.encoders import save_checkpoint
 from regard.tasks.base.folder import FolderError
 from regard.tasks.reranking.reranker import open_reranker
-from tests.hub.toys import PAIRS, toy
+from tests.hub.toys import PAIRS, STEMS, toy
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 LONG = ("the cat and the dog", "a dog ran towards it, and sat on the mat. " * 20)
@@ -22,7 +22,8 @@ pytestmark = pytest.mark.usefixtures("unchecked")
 
 
 def special(family: str) -> dict[str, str]:
-    return {"pad_token": "<pad>" if family == "roberta" else "[PAD]", "model_max_length": 62}
+    pad = "[PAD]" if family in ("bert", "distilbert", "modernbert") else "<pad>"
+    return {"pad_token": pad, "model_max_length": 62}
 
 
 def change(path: Path, **facts) -> None:
@@ -42,7 +43,7 @@ def both(folder: Path, pairs) -> np.ndarray:
     return reranker.scores(*zip(*pairs, strict=True), too_long="cut")
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert"])
+@pytest.mark.parametrize("family", STEMS)
 @pytest.mark.parametrize("behind", [None, torch.nn.Identity()])
 def test_theirs_is_read_and_ours_is_read_by_them(st, hf, tmp_path, family, behind):
     ours = plain(hf, tmp_path / "plain", family)

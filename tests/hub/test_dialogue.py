@@ -201,6 +201,21 @@ def test_keys_of_a_message_cannot_become_special_tokens_either(tokenizer):
     assert json.loads(prompt.removesuffix(TURN)) == json.loads(json.dumps(said))
 
 
+@pytest.mark.parametrize(
+    "said",
+    [PLAIN, [{"name": "tools", "template": "{{ tools }}"}, {"name": "default", "template": PLAIN}]],
+    ids=["one", "several"],
+)
+def test_a_template_may_stand_in_the_tokenizers_configuration(folder, said):
+    expected = open_generator(folder).prompt(SAID)
+    (folder / "chat_template.jinja").unlink()
+    path = folder / "tokenizer_config.json"
+    known = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps({**known, "chat_template": said}))
+    prompt = open_generator(folder).prompt(SAID)
+    assert (prompt, prompt.ids) == (expected, expected.ids)
+
+
 def test_a_model_without_a_template_says_so(hf, tmp_path):
     generator = open_generator(save(build(hf, "Llama"), tmp_path))
     with pytest.raises(ChatError, match="no chat template"):
@@ -223,6 +238,31 @@ def test_a_dialogue_at_the_prompt_has_all_turns(folder, capsys, monkeypatch):
     typed = io.StringIO()
     chat(folder, out=typed, greedy=True, system="Be brief.", decoding={"maximum": 5}, as_json=True)
     assert [json.loads(line)[1]["content"] for line in typed.getvalue().splitlines()] == expected
+
+
+def test_an_answer_goes_to_the_end_of_the_context_unless_told_and_a_cut_is_told(folder, capsys):
+    generator = open_generator(folder)
+    used = len(generator.prompt([{"role": "user", "content": "the cat"}]).ids)
+    dialogue = Dialogue(generator, None, DecodeConfig(method="greedy"), bounded=False)
+    dialogue.generator.__dict__["ends"] = ()
+    list(dialogue.answers("the cat"))
+    assert dialogue.cut
+    expected = generator.chat(dialogue.messages[:1], decoding=GREEDY, max_tokens=256 - used)
+    assert len(expected.ids) == 256 - used
+    assert dialogue.messages[-1]["content"] == expected.text
+    chat(folder, ["the cat"], out=io.StringIO(), greedy=True, decoding={"maximum": 2})
+    assert "the answer is cut: it has 2 tokens" in capsys.readouterr().err
+
+
+def test_a_message_that_is_longer_than_the_context_is_told_and_the_dialogue_goes_on(folder, capsys):
+    said = ["the cat", "a long one " * 200, "sat"]
+    out, without = io.StringIO(), io.StringIO()
+    chat(folder, said, out=out, greedy=True, as_json=True, decoding={"maximum": 5})
+    assert "tokens with what belongs to it, and the context is of 256" in capsys.readouterr().err
+    chat(folder, [said[0], said[2]], out=without, greedy=True, as_json=True, decoding={"maximum": 5})
+    first, missing, last = out.getvalue().splitlines()
+    assert missing == "[]"
+    assert [first, last] == without.getvalue().splitlines()
 
 
 def test_where_the_context_is_full_the_oldest_turns_are_forgotten(folder):

@@ -31,7 +31,9 @@ def test_nothing_outside_the_table_knows_a_family_by_its_name():
 
     known = {family.name for family in FAMILIES} | {family.stem for family in FAMILIES}
     constants = {family.stem.upper() for family in FAMILIES} | {"XLM_ROBERTA"}
-    for path in Path(FOLDER).glob("*.py"):
+    for path in Path(FOLDER).rglob("*.py"):
+        if path.parent.name == "families" or path.name == "tokens.py":
+            continue  # the latter has llama.cpp's names of tokenizers, of which some are called alike
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             match node:
                 case ast.Constant(str(text)):

@@ -176,6 +176,19 @@ def test_what_is_almost_a_llama_is_refused_by_name(hf, tmp_path, fields, word):
         read_decoder(path)
 
 
+@pytest.mark.parametrize("settings", [{"attention_bias": True}, {"mlp_bias": True}], ids=str)
+def test_biases_are_read_or_refused_by_their_name(hf, tmp_path, settings):
+    model = build(hf, "Llama", **SIZES, **settings)
+    mine = decoder(read_decoder(written(model, tmp_path / "model.gguf")))
+    padded, packed, layout = batch(ROWS, pad=0)
+    assert_close(mine.head(mine(packed, layout)), layout.from_grid(model(**padded).logits), **TIGHT)
+    qwen = build(hf, "Qwen2", **SIZES)
+    part = qwen.model.layers[1].mlp.down_proj
+    part.bias = torch.nn.Parameter(torch.ones(part.out_features))
+    with pytest.raises(HubError, match=r"'blk\.1\.ffn_down\.bias'"):
+        read_decoder(written(qwen, tmp_path / "qwen.gguf"))
+
+
 def test_a_file_that_is_cut_short_or_none_at_all_is_refused(hf, tmp_path):
     path = written(build(hf, "Llama", **SIZES), tmp_path / "model.gguf")
     whole = path.read_bytes()

@@ -15,8 +15,9 @@ from torch.testing import assert_close
 import regard
 from regard.deploy.exchange import export_model
 from regard.hub import HubWarning, read_folder
+from regard.layout import Layout
 from regard.nn.multihead import SelfAttention
-from tests.hub.toys import TEXTS, headed, tokenizer_of, toy
+from tests.hub.toys import TEXTS, headed, scores_of, tokenizer_of, toy
 
 QUIET = Console(quiet=True)
 FAMILIES = ["xlm-roberta", "mpnet", "modernbert"]
@@ -41,20 +42,23 @@ def data(folder: Path) -> dict[str, dict]:
     (folder / "squad.json").write_text(json.dumps(squad))
     (folder / "other.txt").write_text("\n".join(reversed(TEXTS * 4)) + "\n")
     both = ["lines.txt", "other.txt"]
+    ranked = [{"query": asked, "positive": STORY, "negatives": [found, "a dog"]} for asked, found in ASKED]
+    (folder / "ranked.jsonl").write_text("".join(json.dumps(each) + "\n" for each in ranked * 3))
     return {
         "pretrain": {"train": "lines.txt", "valid": "lines.txt"},
         "classify": {"train": "labels.tsv", "valid": "labels.tsv"},
         "tag": {"train": "tags.conll", "valid": "tags.conll"},
         "answer": {"train": "squad.json", "valid": "squad.json"},
         "embed": {"train": both, "valid": both, "overlap": "keep"},
+        "rerank": {"train": "ranked.jsonl", "valid": "ranked.jsonl"},
     }
 
 
-@pytest.mark.parametrize("task", ["pretrain", "classify", "tag", "answer", "embed"])
+@pytest.mark.parametrize("task", ["pretrain", "classify", "tag", "answer", "embed", "rerank"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_task_fine_tunes_it(hf, tmp_path, family, task):
     words = tokenizer_of(family).get_vocab_size()
-    start = toy(hf, tmp_path / "start", family, "ForMaskedLM", vocab_size=words)
+    start = toy(hf, tmp_path / "start", family, "ForMaskedLM", vocab_size=words, max_position_embeddings=512)
     recipe = {
         "task": task,
         "data": {**data(tmp_path)[task], "root": str(tmp_path)},
@@ -68,6 +72,40 @@ def test_every_task_fine_tunes_it(hf, tmp_path, family, task):
     tuned = regard.load(tmp_path / "out", device="cpu")
     before, after = read_folder(start).config.encoder, tuned.reader.model.config.encoder
     assert (after.body.layers, after.positions) == (before.body.layers, before.positions)
+    export_model(tmp_path / "out", tmp_path / "theirs", to="hf", console=QUIET)
+    name = json.loads((tmp_path / "theirs" / "config.json").read_text())["architectures"][0]
+    model, told = getattr(hf, name).from_pretrained(tmp_path / "theirs", output_loading_info=True)
+    assert not {name for name in told["missing_keys"] if not name.startswith("pooler.")}
+    assert not told["unexpected_keys"]
+    mine = headed(read_folder(tmp_path / "theirs"))
+    ids = tuned.reader.tokenizer.encode(TEXTS[0], template="cls").ids
+    layout = Layout.of([len(ids)])
+    with torch.no_grad():
+        states = mine.states(torch.tensor(ids), layout)
+        theirs = model.eval()(torch.tensor([ids]), output_hidden_states=True)
+        assert_close(states, theirs.hidden_states[-1][0], rtol=1e-4, atol=1e-4)
+        if task in ("tag", "answer"):
+            assert_close(mine.head(states), scores_of(theirs)[0], rtol=1e-4, atol=1e-4)
+
+
+def test_what_a_modernbert_has_learned_before_its_scores_is_taken_over(hf, tmp_path):
+    words = tokenizer_of("modernbert").get_vocab_size()
+    for head, ours in (("ForMaskedLM", "head."), ("ForTokenClassification", "head.transform.")):
+        start = toy(hf, tmp_path / head, "modernbert", head, vocab_size=words)
+        recipe = {
+            "task": "tag",
+            "data": {**data(tmp_path)["tag"], "root": str(tmp_path)},
+            "model": {"start": str(start)},
+            "optimizer": {"learning_rate": 0.0, "weight_decay": 0.0},
+            "train": {"steps": 1, "validate_every": 1},
+        }
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            regard.fit(recipe, out=tmp_path / f"{head}-out", device="cpu", check=False, console=QUIET)
+        tuned = dict(regard.load(tmp_path / f"{head}-out", device="cpu").reader.model.named_parameters())
+        before = read_folder(start).weights
+        for part in ("dense.weight", "norm.weight"):
+            assert torch.equal(tuned[f"head.transform.{part}"].data, before[f"{ours}{part}"])
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -111,7 +149,6 @@ def test_onnx_gives_the_same_numbers(hf, tmp_path, family, head):
 def test_packed_is_alone_and_what_is_fast_is_the_equation(hf, tmp_path, family):
     from dataclasses import replace
 
-    from regard.layout import Layout
     from regard.models import Headed
 
     checkpoint = read_folder(toy(hf, tmp_path, family))

@@ -47,6 +47,21 @@ def test_a_vocabulary_of_words_is_read_as_berts(hf, tmp_path, family, facts):
     assert checkpoint.tokenizer.ids.mask == 4
 
 
+@pytest.mark.parametrize("facts", [{}, {"do_lower_case": False}], ids=str)
+def test_a_vocabulary_of_words_is_read_as_mpnets(hf, tmp_path, facts):
+    """BERT's pieces between RoBERTa's special tokens, two between the texts of a pair."""
+    toy(hf, tmp_path, "mpnet")
+    plain(tmp_path, **facts)
+    lines = ["<s>", "<pad>", "</s>", "<unk>", *WORDS, *MORE, "[UNK]", "<mask>"]
+    (tmp_path / "vocab.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    checkpoint = read_folder(tmp_path)
+    theirs = hf.MPNetTokenizer.from_pretrained(tmp_path)
+    assert checkpoint.tokenizer.encode_batch(HARD, template="cls") == theirs(HARD)["input_ids"]
+    mine = checkpoint.tokenizer.encode("the cat", "a dog", template="cls")
+    assert list(mine.ids) == theirs("the cat", "a dog")["input_ids"]
+    assert checkpoint.tokenizer.ids.mask == lines.index("<mask>")
+
+
 @pytest.mark.parametrize("facts", [{}, {"add_prefix_space": True}], ids=str)
 def test_a_vocabulary_of_merges_is_read_as_robertas(hf, tmp_path, facts):
     toy(hf, tmp_path, "roberta")

@@ -21,6 +21,7 @@ from regard.machine.tiny import ENCODERS, LANGUAGE, TRANSLATORS, write_tiny
 from regard.machine.without_c import WithoutC
 from regard.nn import kernels, multihead
 from regard.nn.native import library
+from regard.nn.native.groups import restored
 from regard.nn.quantized import QuantizedLinear
 from regard.tasks.registry import FOLDERS, task_of
 from regard.train import standing
@@ -156,6 +157,18 @@ def _without_a_token(whole):
 def test_rounding_in_steps_that_are_too_coarse_is_found(opened, monkeypatch):
     monkeypatch.setattr(checks, "QuantizedLinear", partial(QuantizedLinear, steps=7))
     assert run(checks.check_int8, opened("classifier")).verdict == "FAILED"
+
+
+@pytest.mark.skipif(library() is None, reason="no library")
+@pytest.mark.parametrize("name", LANGUAGE)
+def test_products_in_groups_are_within_their_bound_and_coarser_ones_are_found(opened, name, monkeypatch):
+    result = run(checks.check_groups, opened(name))
+    assert result.verdict == "ok", result
+    assert 0 < result.difference < result.bound
+    coarse = lambda weight, kind: restored(weight, "q4_0" if kind == "q8_0" else kind)  # noqa: E731
+    monkeypatch.setattr(checks, "restored", coarse)
+    assert run(checks.check_groups, opened(name)).verdict == "FAILED"
+    assert run(checks.check_groups, opened("classifier")).verdict == "skipped"
 
 
 def test_c_that_computes_something_else_is_found(opened):

@@ -2,16 +2,19 @@
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from rich.console import Console
 
 from regard.config import ConfigError
 from regard.meaning.mining import MiningConfig, mine, mine_negatives
-from regard.settings.models import ClassifyConfig, EmbedConfig, PoolConfig
+from regard.models import Headed
+from regard.settings.models import ClassifyConfig, EmbedConfig, PoolConfig, PromptConfig
 from regard.tasks.embedding.embedder import Embedder
 from regard.tasks.reranking.reranker import Reranker
 from regard.text import DataError
@@ -82,6 +85,23 @@ def test_they_are_those_of_a_naive_loop(embedder, reranker, settings, taught) ->
     for each, (_, _, negatives, scores) in zip(found, wanted, strict=True):
         assert each.negatives == negatives
         np.testing.assert_allclose(each.scores, scores, rtol=1e-4, atol=1e-5)
+
+
+def test_queries_and_texts_are_read_behind_the_models_prompts() -> None:
+    """As if they stood in the texts; without them, others are found."""
+    torch.manual_seed(0)
+    model = toys.model(EmbedConfig())
+    prompts = (PromptConfig(name="query", text="red sun "), PromptConfig(name="passage", text="old moon "))
+    told = Headed(replace(model.config, head=replace(model.config.head, prompts=prompts))).eval()
+    told.load_state_dict(model.state_dict())
+    plain, told = Embedder(toys.reader(model)), Embedder(toys.reader(told))
+    written = [(f"red sun {query}", f"old moon {text}") for query, text in PAIRS]
+    expected = mine(plain, written, [f"old moon {text}" for text in TEXTS])
+    found = mine(told, PAIRS, TEXTS)
+    for each, other in zip(found, expected, strict=True):
+        assert [f"old moon {text}" for text in each.negatives] == other.negatives
+        np.testing.assert_allclose(each.scores, other.scores, rtol=1e-4, atol=1e-5)
+    assert [each.negatives for each in mine(plain, PAIRS, TEXTS)] != [each.negatives for each in found]
 
 
 def test_a_margin_keeps_out_what_scores_as_much_as_an_answer(embedder) -> None:

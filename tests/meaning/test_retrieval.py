@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from rich.console import Console
 from regard.config import ConfigError
 from regard.meaning.commands import search
 from regard.meaning.evaluating import evaluate, find, measure
-from regard.settings.models import ClassifyConfig, EmbedConfig, PoolConfig
+from regard.settings.models import ClassifyConfig, EmbedConfig, PoolConfig, PromptConfig
+from regard.tasks.base.encoders import open_encoder, save_checkpoint
 from regard.tasks.base.task import EvaluateOptions
 from regard.tasks.embedding.embedder import open_embedder
 from regard.tasks.reranking.reranker import open_reranker
@@ -80,6 +82,58 @@ def test_trec_eval_finds_the_same_figures_in_the_run(models, files, tmp_path, ho
     if "rerank" in how:
         assert found["vectors"]["ndcg_at_10"] != found["reranked"]["ndcg_at_10"]
         assert found["vectors"]["recall_at_100"] == found["reranked"]["recall_at_100"]
+
+
+def test_what_scores_alike_is_in_the_order_of_trec_eval(models, files, tmp_path) -> None:
+    twice = tmp_path / "corpus.tsv"
+    lines = [f"{name}{n}\t{text}\n" for n, text in enumerate(TEXTS) for name in ("d", "x", "a")]
+    twice.write_text("".join(lines), encoding="utf-8")
+    for more in ({}, {"rerank": models[1], "candidates": 20}):
+        options = EvaluateOptions(**{**files, "corpus": twice}, **more, run=tmp_path / "run", device="cpu")
+        found = evaluate(models[0], options, Console(quiet=True))
+        for name, value in trec(files, tmp_path / "run").items():
+            assert found[name] == pytest.approx(value, abs=1e-9), name
+
+
+def test_queries_and_texts_are_read_behind_the_models_prompts(models, files, tmp_path) -> None:
+    judged = read_judged(*(files[name] for name in ("queries", "corpus", "qrels")))
+    start = open_encoder(models[0])
+    prompts = (PromptConfig(name="query", text="red sun "), PromptConfig(name="passage", text="old moon "))
+    config = replace(start.config, head=replace(start.config.head, prompts=prompts))
+    save_checkpoint(replace(start, config=config), tmp_path / "told", "embed")
+    written = replace(
+        judged,
+        queries={id: f"red sun {text}" for id, text in judged.queries.items()},
+        corpus={id: f"old moon {text}" for id, text in judged.corpus.items()},
+    )
+    expected = find_all(models, written)
+    found = find_all((tmp_path / "told",), judged)
+    for query, hits in found.items():
+        ours, theirs = dict(hits), dict(expected[query])
+        assert ours == pytest.approx(theirs, abs=1e-5)
+    assert found["q1"] != find_all(models, judged)["q1"]
+
+
+def test_a_query_does_not_find_the_text_that_it_is(models, files, tmp_path) -> None:
+    corpus = tmp_path / "corpus.tsv"
+    corpus.write_text(files["corpus"].read_text() + f"q3\t{ASKED[3]}\nq4\t{ASKED[4]}\n", encoding="utf-8")
+    qrels = tmp_path / "qrels.txt"
+    qrels.write_text(files["qrels"].read_text() + "q4 0 q4 1\n")
+    judged = read_judged(files["queries"], corpus, qrels)
+    found = {query: {text for text, _ in hits} for query, hits in find_all(models, judged).items()}
+    assert "q3" not in found["q3"]
+    assert "q4" in found["q4"]  # it is judged
+    assert "q3" in found["q5"]
+    assert {len(each) for each in found.values()} == {81, 82}
+    plain, lines = tmp_path / "queries.txt", tmp_path / "corpus.txt"
+    plain.write_text("\n".join(ASKED), encoding="utf-8")
+    lines.write_text("\n".join(TEXTS), encoding="utf-8")
+    qrels.write_text("1 0 2 1\n")
+    assert "1" in {text for text, _ in find_all(models, read_judged(plain, lines, qrels))["1"]}
+
+
+def find_all(models, judged):
+    return find(open_embedder(models[0], device="cpu"), judged)
 
 
 def test_a_reranker_orders_its_candidates_and_leaves_the_rest(models, files) -> None:

@@ -52,6 +52,15 @@ def test_the_gradient_is_of_the_mean_over_all_tokens_of_the_step() -> None:
     assert not own.weights.travelling.any()
 
 
+def test_a_step_with_nothing_to_learn_has_no_gradient_and_is_not_skipped() -> None:
+    own, empty = engine(toy(), optimizer=OptimizerConfig(weight_decay=0.0)), batch(5, 0)
+    before = own.weights.values.clone()
+    empty.labels[:] = HIDDEN
+    own.step(1, [(0, empty)], 0.01)
+    assert statistics(own) == {"loss": 0.0, "nll": 0.0, "norm": 0.0, "skipped": 0.0}
+    assert torch.equal(own.weights.values, before)
+
+
 def test_steps_with_factors_are_those_of_an_ordinary_loop_over_groups() -> None:
     # eps: small gradients are not blown up, nor what each processor rounds otherwise in them
     settings = OptimizerConfig(weight_decay=0.1, clip=0.2, eps=1e-3)

@@ -23,7 +23,7 @@ from regard.models.decoder import Decoder
 from regard.nn import Ids
 from regard.nn.layers import FeedForward, RMSNorm
 from regard.nn.native import library
-from regard.nn.native.groups import PANEL, GroupedWeight, Kind, fits
+from regard.nn.native.groups import PANEL, GroupedWeight, Kind, fits, is_made_of
 from regard.nn.native.structs import Causal, CausalAsked, CausalLayer
 from regard.nn.positions import RotaryPositions
 from regard.nn.stacks import Stack
@@ -32,7 +32,7 @@ from regard.settings.models import DecoderConfig
 
 Bits = Literal["int4", "int8"]
 KINDS: dict[Bits, tuple[Kind, Kind]] = {"int4": ("q4_1", "q8_0"), "int8": ("q8_0", "q8_0")}
-"""Of the layers, and of the vocabulary."""
+"""Of the layers, and of the vocabulary; layers that are q4_0 already stay that."""
 Token = tuple[int, int, int]
 """Its id, its row, and its place there."""
 MOST = 512
@@ -51,7 +51,7 @@ class CausalStepper:
         for number, layer in enumerate(body.each):
             attention, network = layer.attention, layer.feed_forward
             parts = (attention.project, attention.output, network.inner, network.output)
-            weights = [GroupedWeight(part.weight, part.bias, inner) for part in parts]
+            weights = [GroupedWeight(part.weight, part.bias, _kind(part.weight, inner)) for part in parts]
             norms = [
                 _weight(layer.attention_residual.norm),
                 _weight(attention.query_norm),
@@ -208,6 +208,15 @@ class CausalStepper:
         causal, given = ctypes.addressof(self._causal), ctypes.addressof(asked)
         if made.causal_pass(causal, given, longest, torch.get_num_threads()):
             raise MemoryError(f"no memory for {len(part)} tokens")
+
+
+def _kind(weight: Tensor, wanted: Kind) -> Kind:
+    """What was 4 bits around 0 before, as in a GGUF file of Q4_0, stays what it was."""
+    if wanted != "q4_1":
+        return wanted
+    some = weight.detach()[: PANEL * 2]
+    whole = is_made_of(some, "q4_0") and is_made_of(weight, "q4_0")
+    return "q4_0" if whole else wanted
 
 
 def _is_last(triples: Sequence[Token], number: int, row: int) -> bool:

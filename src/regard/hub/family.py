@@ -84,6 +84,8 @@ class DecoderFamily(Family):
     """Values for `keys`."""
     tells: bool = False
     """Whether its files tell how texts begin, and of several ends: `regard.hub.conventions`."""
+    gguf: Literal["plain", "turned"] | None = None
+    """How queries and keys lie in its GGUF files: in our order, or in llama.cpp's; None: none are read."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,6 @@
-"""Folders of Hugging Face, both ways: BERT, RoBERTa and DistilBERT, and sentence-transformers around them;
-language models of GPT-2's family; and translators, MarianMT, M2M100 and T5.
+"""Folders of Hugging Face, both ways: encoders (BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT, MPNet,
+ModernBERT), and sentence-transformers around them; language models (GPT-2, Llama, Mistral, Qwen); and
+translators (MarianMT, M2M100, T5).
 
 A round trip keeps every weight to the bit, if the folder's are float32; others become float32. After writing,
 the folder is read back and compared before it gets its name.

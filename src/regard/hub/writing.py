@@ -218,7 +218,9 @@ def _check_transform(head: TagConfig | SpanConfig, family: EncoderFamily) -> Non
         has == family.transformed,
         "head.transform" if has else "a head without head.transform",
         f"{family.stem}'s has {'one' if family.transformed else 'none'}",
-        f"train {'with' if family.transformed else 'without'} it",
+        f"train it anew with model.start, from a {family.stem} that has one"
+        if family.transformed
+        else "train without it",
     )
 
 

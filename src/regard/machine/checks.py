@@ -4,12 +4,13 @@ attention    fused kernels, and the equation one sequence after the other; gradi
 packed       a batch, and each of its texts alone
 cached       steps that remember keys and values, and the whole prefix anew
 int8         each product in 8 bits, and in float32
+groups       each product of a language model in groups of 4 and 8 bits by C, and with the rounded weights
 native       inference in C, and in a process without it (REGARD_NATIVE=0)
 cuda         on the GPU, and on the CPU
 """
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,8 +19,11 @@ from torch import Tensor, nn
 
 from regard.machine.results import Result, apart, judged, skipped
 from regard.machine.subjects import Decoding, Subject, numbers, outputs, steppers
+from regard.models import Decoder
 from regard.nn.embedding import VocabularyHead
 from regard.nn.multihead import CrossAttention, SelfAttention
+from regard.nn.native import library
+from regard.nn.native.groups import GROUP, KINDS, GroupedWeight, fits, restored
 from regard.nn.quantized import STEPS, QuantizedLinear, token_steps
 
 ROUNDING = 1e-4
@@ -38,6 +42,7 @@ ATTENTION = "fused attention = the equation"
 PACKED = "a packed batch = each text alone"
 CACHED = "cached decoding = the whole prefix anew"
 INT8 = "int8 = float32, within half a step"
+GROUPS = "4 and 8 bits in groups = rounded weights, within half a step"
 NATIVE = "the compiled C = torch"
 CUDA, CUDA_HALF = "CUDA = CPU, float32", "CUDA in bfloat16 = CPU"
 
@@ -128,14 +133,49 @@ def check_int8(subject: Subject) -> Result:
         worst = int((gaps / bounds.clamp(min=torch.finfo(torch.float32).tiny)).argmax())
         found.append((gaps.numel(), float(gaps.flatten()[worst]), float(bounds.flatten()[worst])))
 
-    products = [part for part in subject.model.modules() if isinstance(part, nn.Linear | VocabularyHead)]
+    with _listening(subject.model, compare):
+        outputs(subject.model, subject.rows, subject.sources)
+    return judged(INT8, subject.name, found, slack=HALF_STEP)
+
+
+@torch.no_grad()
+def check_groups(subject: Subject) -> Result:
+    """Each product with the tokens that it gets from this model; a token is rounded group by group."""
+    if not isinstance(subject.model, Decoder):
+        return skipped(GROUPS, subject.name, "only language models are in groups")
+    if library() is None:
+        return skipped(GROUPS, subject.name, "there is no C")
+    found: list[tuple[int, float, float]] = []
+
+    def compare(part: Any, given: tuple[Tensor, ...], product: Tensor) -> None:
+        x, bias = given[0].flatten(0, -2), 0.0 if part.bias is None else part.bias.double()
+        for kind in KINDS if fits(part.weight) else ():
+            left = restored(part.weight, kind).double()
+            exact = x.double() @ left.T + bias
+            gaps = (GroupedWeight(part.weight, part.bias, kind).times(x) - exact).abs()
+            steps = x.double().unflatten(1, (-1, GROUP)).abs().amax(dim=2) / 127
+            bounds = steps @ left.abs().unflatten(1, (-1, GROUP)).sum(dim=2).T / 2
+            bounds += ROUNDING / 10 * (1 + exact.abs())
+            worst = int((gaps / bounds).argmax())
+            found.append((gaps.numel(), float(gaps.flatten()[worst]), float(bounds.flatten()[worst])))
+
+    with _listening(subject.model, compare):
+        outputs(subject.model, subject.rows, subject.sources)
+    if not found:
+        return skipped(GROUPS, subject.name, f"no width is a multiple of {GROUP}")
+    return judged(GROUPS, subject.name, found)
+
+
+@contextmanager
+def _listening(model: nn.Module, compare: Callable[..., None]) -> Iterator[None]:
+    """To every product."""
+    products = [part for part in model.modules() if isinstance(part, nn.Linear | VocabularyHead)]
     hooks = [part.register_forward_hook(compare) for part in products]
     try:
-        outputs(subject.model, subject.rows, subject.sources)
+        yield
     finally:
         for hook in hooks:
             hook.remove()
-    return judged(INT8, subject.name, found, slack=HALF_STEP)
 
 
 def product_bound(x: Tensor, weight: Tensor) -> Tensor:

@@ -76,6 +76,7 @@ def _checked(
     yield from each(checks.PACKED, checks.check_packed)
     yield from each(checks.CACHED, checks.check_cached)
     yield from each(checks.INT8, checks.check_int8)
+    yield from each(checks.GROUPS, checks.check_groups)
     show(RESUMED)
     yield _guarded(RESUMED, "tiny translator", partial(check_resumed, work / "training"))
     if torch.cuda.is_available():

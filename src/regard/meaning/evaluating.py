@@ -4,7 +4,7 @@ orders what it has found.
     queries -> vectors -> the nearest texts -> (the first of them, by a reranker) -> nDCG, MRR, recall, MAP
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,8 @@ def evaluate(model: Path, options: EvaluateOptions, console: Console) -> dict[st
     say(console, f"{len(judged.queries):,} queries, {len(judged.corpus):,} texts")
     if judged.unasked:
         say(console, f"queries without a relevant text, left out: {judged.unasked:,}")
+    if judged.own:
+        say(console, f"texts with the id of a query, which it does not find (as in BEIR): {judged.own:,}")
     if judged.unknown:
         say(
             console,
@@ -82,18 +84,28 @@ def find(
     dimensions: int | None = None,
     progress: Progress | None = None,
 ) -> Found:
-    """The nearest texts of each query, with the model's prompts before both; equally near ones in the
-    order of the corpus."""
+    """The nearest texts of each query, with the model's prompts before both; a text with the query's own id
+    is none of them (`Judged.is_own`)."""
     ids = [*judged.corpus]
     how: Any = {"dimensions": dimensions, "progress": progress}
     asked, searched = (embedder.prompt_of(side) for side in ("query", "passage"))
     corpus = normalised(embedder.embed([*judged.corpus.values()], prompt=searched, **how))
     queries = normalised(embedder.embed([*judged.queries.values()], prompt=asked, **how))
-    rows, scores = nearest(queries, corpus, depth)
-    return {
-        query: [(ids[row], float(score)) for row, score in zip(own, each, strict=True)]
-        for query, own, each in zip(judged.queries, rows, scores, strict=True)
-    }
+    rows, scores = nearest(queries, corpus, min(depth + 1, len(corpus)))
+    found: Found = {}
+    for query, own, each in zip(judged.queries, rows.tolist(), scores.tolist(), strict=True):
+        hits = [(ids[row], score) for row, score in zip(own, each, strict=True)]
+        found[query] = _in_order(hit for hit in hits if not judged.is_own(query, hit[0]))[:depth]
+    return found
+
+
+def _in_order(hits: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
+    """As trec_eval has them: by the score in single precision; of the same, by the id, backwards."""
+    return sorted(
+        sorted(hits, key=lambda hit: hit[0], reverse=True),
+        key=lambda hit: float(np.float32(hit[1])),
+        reverse=True,
+    )
 
 
 def measure(
@@ -125,8 +137,7 @@ def reordered(
         head, rest = hits[:candidates], hits[candidates:]
         texts = [judged.corpus[text] for text, _ in head]
         raw = reranker.scores([judged.queries[query]] * len(head), texts, raw=True, progress=progress)
-        order = np.argsort(-raw, kind="stable")
-        best = [(head[row][0], float(raw[row])) for row in order]
+        best = _in_order((text, float(score)) for (text, _), score in zip(head, raw, strict=True))
         below = (best[-1][1] if best else 0.0) - 1
         result[query] = [*best, *((text, below - place) for place, (text, _) in enumerate(rest))]
     return result

@@ -21,6 +21,7 @@ Judgements = Mapping[str, Mapping[str, int]]
 """Of each query, by its id: of each text that was judged, by its id, how relevant it is."""
 
 _IDS = ("_id", "id", "query-id", "qid", "pid", "docid", "corpus-id")
+_OBJECTS = (".jsonl", ".ndjson")
 _QUERIES, _TEXTS = ("query-id", "qid", "query_id"), ("corpus-id", "docid", "pid", "doc_id")
 
 
@@ -37,6 +38,17 @@ class Judged:
     """Queries of the file without a relevant text, which are left out."""
     unknown: int
     """Relevant texts that are not in the corpus: nobody can find them, and they count all the same."""
+    named: bool = False
+    """Whether ids were given, and are not numbers of lines."""
+
+    def is_own(self, query: str, text: str) -> bool:
+        """Whether a text has the id of the query: it is the query itself, as BEIR has it, and no hit. One
+        that was judged is."""
+        return self.named and query == text and text not in self.judgements[query]
+
+    @property
+    def own(self) -> int:
+        return sum(self.is_own(query, query) for query in self.queries if query in self.corpus)
 
 
 def read_judged(queries: Path, corpus: Path, qrels: Path, *, encoding: str = "utf-8") -> Judged:
@@ -65,7 +77,8 @@ def read_judged(queries: Path, corpus: Path, qrels: Path, *, encoding: str = "ut
             remedy="give files whose ids are the same",
         )
     kept = {query: text for query, text in asked.items() if query in useful}
-    return Judged(kept, texts, useful, len(asked) - len(kept), missing)
+    named = all(_ending(path) in (*_OBJECTS, ".tsv") for path in (queries, corpus))
+    return Judged(kept, texts, useful, len(asked) - len(kept), missing, named)
 
 
 def read_identified(path: Path, *, encoding: str = "utf-8") -> dict[str, str]:
@@ -82,7 +95,7 @@ def read_identified(path: Path, *, encoding: str = "utf-8") -> dict[str, str]:
 
 def _identified(path: Path, encoding: str) -> Iterator[tuple[str, str, Origin]]:
     match _ending(path):
-        case ".jsonl" | ".ndjson":
+        case ending if ending in _OBJECTS:
             for object, origin in _objects(path, encoding):
                 title, text = object.get("title") or "", object.get("text")
                 if not isinstance(text, str) or not isinstance(title, str):
@@ -112,7 +125,7 @@ def read_judgements(path: Path, *, encoding: str = "utf-8") -> dict[str, dict[st
 
 
 def _judgements(path: Path, encoding: str) -> Iterator[tuple[str, str, int]]:
-    if _ending(path) in (".jsonl", ".ndjson"):
+    if _ending(path) in _OBJECTS:
         for object, origin in _objects(path, encoding):
             query, text = _id(object, _QUERIES, origin), _id(object, _TEXTS, origin)
             yield query, text, _grade(object.get("score", 1), origin)

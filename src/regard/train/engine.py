@@ -152,6 +152,7 @@ class Engine:
 
     def _update(self) -> None:
         loss, nll, tokens = self.weights.totals
+        tokens = torch.where(tokens == 0, 1, tokens)  # nothing to learn is no gradient, and no 0 / 0
         gradients = self.weights.gradients
         norm = torch.linalg.vector_norm(gradients) / tokens
         shrink = (self._clip / (norm + 1e-6)).clamp(max=1.0) if self._clip else 1.0

@@ -148,6 +148,7 @@ class ShardedEngine:
             small.totals[-1] = torch.stack(own).sum().to(small.totals.device)
         self._ranks.add_up(small.travelling)
         loss, nll, tokens, squares = small.totals
+        tokens = torch.where(tokens == 0, 1, tokens)  # nothing to learn is no gradient, and no 0 / 0
         norm = (torch.linalg.vector_norm(small.gradients).square() + squares).sqrt() / tokens
         shrink = (self._clip / (norm + 1e-6)).clamp(max=1.0) if self._clip else torch.ones_like(norm)
         scale = shrink / tokens

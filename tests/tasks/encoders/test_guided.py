@@ -1,19 +1,24 @@
 """Guided negatives and Matryoshka, against sentence-transformers."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 from torch.nn.functional import normalize
 from torch.testing import assert_close
 
 import regard
 from regard.config import ConfigError
-from regard.settings.models import EmbedConfig
+from regard.settings.models import EmbedConfig, PromptConfig
+from regard.tasks.base.encoders import open_encoder, save_checkpoint
 from regard.tasks.embedding.embedder import Embedder
 from regard.tasks.embedding.recipe import ContrastiveConfig
-from regard.tasks.embedding.train import contrastive
+from regard.tasks.embedding.train import contrastive, prepare
+from regard.tasks.registry import as_recipe
+from regard.train.ranks import Ranks
 from tests.tasks import tiny
 from tests.tasks.encoders import toys
 
@@ -136,6 +141,29 @@ def test_an_embedder_is_trained_with_both_and_its_recipe_names_the_guide(tmp_pat
     assert f'guide = "{(tmp_path / "first").resolve()}"' in written
     embedder = regard.load(tmp_path / "second", regard.Embedder, device="cpu")
     assert embedder.embed(["sun"], dimensions=4).shape == (1, 4)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_guide_reads_sources_and_targets_behind_its_own_prompts(tmp_path) -> None:
+    toys.train(recipe(tmp_path / "text"), tmp_path / "plain")
+    start = open_encoder(tmp_path / "plain")
+    first, second = (text.split()[0] for text in tiny.pairs(1)[0])
+    prompts = (PromptConfig(name="query", text=f"{first} "), PromptConfig(name="passage", text=f"{second} "))
+    config = replace(start.config, head=replace(start.config.head, prompts=prompts))
+    save_checkpoint(replace(start, config=config), tmp_path / "guide", "embed")
+    written = as_recipe(recipe(tmp_path / "text", guide=str(tmp_path / "guide")))
+    (tmp_path / "out").mkdir()
+    job = prepare(written, tmp_path / "out", Ranks.join("cpu"), Console(quiet=True))
+    guide = regard.load(tmp_path / "guide", regard.Embedder, device="cpu")
+    known = tiny.pairs(60)
+    for side, name in enumerate(("query", "passage")):
+        texts = [pair[side] for pair in known]
+        expected = guide.embed(texts, prompt=name, normalised=True)
+        plain = guide.embed(texts, prompt="", normalised=True)
+        found = job.feed.batch(np.arange(5), None, 0).guide[:, side].numpy()
+        for row in found:
+            assert np.abs(expected - row).max(axis=1).min() < 1e-5
+            assert np.abs(plain - row).max(axis=1).min() > 1e-4
 
 
 def test_dimensions_and_guides_that_cannot_be_are_refused(tmp_path) -> None:

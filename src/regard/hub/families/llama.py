@@ -374,4 +374,5 @@ LLAMA = DecoderFamily(
     check=_check,
     words=_words,
     tells=True,
+    gguf="turned",
 )

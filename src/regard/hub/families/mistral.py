@@ -58,4 +58,5 @@ MISTRAL = replace(
     claims=_claims,
     check=_check,
     words=_words,
+    gguf=None,  # llama.cpp writes them as llama
 )

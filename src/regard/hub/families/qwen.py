@@ -119,6 +119,7 @@ QWEN2 = replace(
     claims=_claims2,
     check=_check2,
     words=_words,
+    gguf="plain",
 )
 QWEN3 = replace(
     LLAMA,
@@ -136,4 +137,5 @@ QWEN3 = replace(
     claims=_claims3,
     check=_check3,
     words=_words,
+    gguf="plain",
 )

@@ -17,11 +17,11 @@ from torch import Tensor
 
 from regard.config import ConfigError
 from regard.hub.facts import Facts, told_by
-from regard.hub.families import family_named
+from regard.hub.families import DECODERS, family_named
 from regard.hub.family import DecoderFamily
 from regard.hub.files import HubError
 from regard.hub.gguf_files.tokens import read_conventions, read_tokenizer
-from regard.hub.weights import check_layers, read_weights, warn_left_out
+from regard.hub.weights import check_layers, read_weights
 from regard.settings.models import DecoderConfig
 from regard.text import Tokenizer
 from regard.text.conventions import Conventions
@@ -44,8 +44,11 @@ _NAMES = {
     "ffn_down": "mlp.down_proj",
 }
 """Theirs, and Hugging Face's."""
-_TURNED = ("llama",)
-"""Architectures whose queries and keys have their rows in llama.cpp's order."""
+_BIASES = {
+    "bias": ("attention_bias", ("attn_q", "attn_output")),
+    "inner_bias": ("mlp_bias", ("ffn_gate", "ffn_up", "ffn_down")),
+}
+"""No setting of the file tells of them: our words for keys of config.json, the keys, and where they are."""
 _KNOWN = {
     "block_count": "num_hidden_layers",
     "context_length": "max_position_embeddings",
@@ -92,23 +95,24 @@ def read_gguf(
     if not kinds:
         raise HubError(f"{path}: no tensors in it; copy the file anew")
     kind = fields.get("general.architecture")
-    family = family_named(kind, DecoderFamily) if kind != "gpt2" else None
-    if family is None or not family.tells:
-        raise HubError(
-            f"{path}: general.architecture={kind!r:.60} is none of llama, qwen2, qwen3, which can be read"
-        )
+    family = family_named(kind, DecoderFamily)
+    if family is None or family.gguf is None:
+        known = ", ".join(sorted(each.name for each in DECODERS if each.gguf is not None))
+        raise HubError(f"{path}: general.architecture={kind!r:.60} is none of {known}, which can be read")
     stretch = tensors.pop(_STRETCHED, None)
-    table = _table(path, str(kind), fields, tensors)
+    table = _table(path, family, fields, tensors)
     if stretch is not None:
         table["rope_scaling"] = _llama3(path, stretch, table)
     facts = Facts(path, table, family)
-    named = _renamed(path, str(kind), tensors, table)
+    named = _renamed(path, family, tensors, table)
     tied = "lm_head.weight" not in named
     with told_by(path):
         config = family.read(facts, tied)
     check_layers(named, family, facts.count("layers"), path)
     weights, _ = read_weights(named, config, family, path)
-    warn_left_out(named, path)
+    if named:
+        left = min(map(_named_there, named))
+        raise HubError(f"{path}: a tensor {left!r:.60}, which no {kind} that can be read here has")
     tokenizer = read_tokenizer(path, fields, config.vocabulary)
     return config, weights, tokenizer, read_conventions(path, fields, tokenizer)
 
@@ -126,8 +130,11 @@ def _whole(tensor: Any, gguf: Any) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32).reshape(shape).copy())
 
 
-def _table(path: Path, kind: str, fields: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+def _table(
+    path: Path, family: DecoderFamily, fields: Mapping[str, Any], tensors: Mapping[str, Tensor]
+) -> dict[str, Any]:
     """What a config.json would say."""
+    kind = family.name
     own = {
         name.removeprefix(f"{kind}."): value for name, value in fields.items() if name.startswith(f"{kind}.")
     }
@@ -146,7 +153,7 @@ def _table(path: Path, kind: str, fields: Mapping[str, Any], tensors: Mapping[st
     for name in ("rope.dimension_count", "attention.value_length"):
         if own.get(name, width) != width:
             raise HubError(f"{path}: {kind}.{name}={own[name]!r:.60} is not supported, only {width} here")
-    if kind == "qwen2":
+    if "d_head" not in family.keys:
         table.pop("head_dim", None)
     table.setdefault("num_key_value_heads", table["num_attention_heads"])
     if own.get("attention.sliding_window"):
@@ -158,9 +165,9 @@ def _table(path: Path, kind: str, fields: Mapping[str, Any], tensors: Mapping[st
         if scaling == "yarn":
             rope["original_max_position_embeddings"] = own.get("rope.scaling.original_context_length")
         table["rope_scaling"] = {name: value for name, value in rope.items() if value is not None}
-    biases = ("attn_q", "attn_output") if kind != "qwen2" else ()
-    if any(f"blk.0.{name}.bias" in tensors for name in biases):
-        table["attention_bias"] = True
+    for word, (key, parts) in _BIASES.items():
+        if word in family.keys and any(f"blk.0.{part}.bias" in tensors for part in parts):
+            table[key] = True
     return {"model_type": kind, **table}
 
 
@@ -187,7 +194,7 @@ def _llama3(path: Path, stretch: Tensor, table: Mapping[str, Any]) -> dict[str, 
 
 
 def _renamed(
-    path: Path, kind: str, tensors: Mapping[str, Tensor], table: Mapping[str, Any]
+    path: Path, family: DecoderFamily, tensors: Mapping[str, Tensor], table: Mapping[str, Any]
 ) -> dict[str, Tensor]:
     heads = {"attn_q": table["num_attention_heads"], "attn_k": table["num_key_value_heads"]}
     found = {}
@@ -196,14 +203,23 @@ def _renamed(
         block = stem.startswith("blk.")
         number, part = stem.split(".", 2)[1:] if stem.count(".") > 1 else ("", stem)
         if part not in _NAMES or (block and not number.isdigit()):
-            raise HubError(f"{path}: a tensor {name!r:.60}, which no {kind} that can be read here has")
-        if kind in _TURNED and part in heads:
+            raise HubError(f"{path}: a tensor {name!r:.60}, which no {family.name} that can be read here has")
+        if family.gguf == "turned" and part in heads:
             if type(heads[part]) is not int or heads[part] < 1 or len(tensor) % (2 * heads[part]):
                 raise HubError(f"{path}: {name} has {len(tensor)} rows for {heads[part]!r:.60} heads")
             tensor = _halves(tensor, heads[part])
         theirs = _NAMES[part]
         found[f"layers.{number}.{theirs}.{ending}" if block else f"{theirs}.{ending}"] = tensor
     return found
+
+
+def _named_there(name: str) -> str:
+    back = {ours: theirs for theirs, ours in _NAMES.items()}
+    stem, _, ending = name.rpartition(".")
+    if not stem.startswith("layers."):
+        return f"{back[stem]}.{ending}"
+    number, part = stem.split(".", 2)[1:]
+    return f"blk.{number}.{back[part]}.{ending}"
 
 
 def _halves(tensor: Tensor, heads: int) -> Tensor:

@@ -60,6 +60,11 @@ def restored(weight: Weight, kind: Kind) -> Weight:
     return (values if least is None else values + least.float()[..., None]).flatten(1)
 
 
+def is_made_of(weight: Weight, kind: Kind) -> bool:
+    """Whether rounding to this changes nothing."""
+    return torch.equal(restored(weight, kind), weight.detach().float())
+
+
 def fits(weight: Weight) -> bool:
     """Whether its inputs are whole groups."""
     return weight.shape[1] % GROUP == 0

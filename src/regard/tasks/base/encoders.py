@@ -10,11 +10,20 @@ from safetensors.torch import load_file
 
 from regard.config import ConfigError, to_dict
 from regard.hub import Checkpoint, is_foreign, read_folder
+from regard.hub.families import ENCODERS
 from regard.hub.reading import Problem
 from regard.hub.sentences import Activation
 from regard.models.headed import Headed, HeadedConfig
 from regard.models.heads import HEADS
-from regard.settings.models import HeadConfig
+from regard.settings.models import (
+    ClassifyConfig,
+    HeadConfig,
+    MaskedConfig,
+    SpanConfig,
+    TagConfig,
+    TransformConfig,
+)
+from regard.settings.network import TransformerConfig
 from regard.settings.shape import EncoderShape
 from regard.tasks.base.faster import Precision, settle_precision
 from regard.tasks.base.folder import (
@@ -159,11 +168,16 @@ def build(shape: EncoderShape, head: HeadConfig, start: Checkpoint | None, vocab
     pooler = spec.pooler(head)
     if start is None:
         return Headed(HeadedConfig(encoder=replace(shape.build(vocabulary), pooler=pooler), head=head))
-    encoder = shape.changed(start.config.encoder)
+    encoder, head = shape.changed(start.config.encoder), _as_of_its_family(head, start)
     model = Headed(HeadedConfig(encoder=replace(encoder, pooler=encoder.pooler or pooler), head=head))
     own = dict(model.named_parameters())
     same = spec.transfers and head.kind == start.config.head.kind
     kept = {
+        _TRANSFORM[name]: tensor
+        for name, tensor in start.weights.items()
+        if name in _TRANSFORM and _TRANSFORM[name] in own
+    }
+    kept |= {
         name: tensor
         for name, tensor in start.weights.items()
         if name.startswith("encoder.") or (same and name in own and own[name].shape == tensor.shape)
@@ -174,6 +188,28 @@ def build(shape: EncoderShape, head: HeadConfig, start: Checkpoint | None, vocab
         raise FolderError(f"{shape.start}: the weights {lost[:3]} are missing; copy the folder anew")
     _freeze(model, shape.frozen, fresh)
     return model
+
+
+_TRANSFORM = {
+    **{f"head.{part}.weight": f"head.transform.{part}.weight" for part in ("dense", "norm")},
+    **{name: name for name in ("head.transform.dense.weight", "head.transform.norm.weight")},
+}
+"""In a head for masked words and in others of the same family, and where they go."""
+
+
+def _as_of_its_family(head: HeadConfig, start: Checkpoint) -> HeadConfig:
+    """With a transform before the scores, where the family of the start has one, and no other way to write
+    the head."""
+    family = next((each for each in ENCODERS if each.claims(start.config.encoder, start.tokenizer)), None)
+    if family is None or not family.transformed or not isinstance(head, TagConfig | SpanConfig):
+        return head
+    known = start.config.head
+    if isinstance(known, ClassifyConfig | TagConfig | SpanConfig) and known.transform is not None:
+        return replace(head, transform=known.transform)
+    activation = known.activation if isinstance(known, MaskedConfig) else "gelu"
+    body = start.config.encoder.body
+    eps = body.norm.eps if isinstance(body, TransformerConfig) else TransformConfig().eps
+    return replace(head, transform=TransformConfig(activation=activation, eps=eps))
 
 
 def _freeze(model: Headed, layers: int, fresh: Sequence[str]) -> None:

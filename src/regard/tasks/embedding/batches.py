@@ -28,7 +28,7 @@ class EncodedPairs:
     written: Sequence[str] = ()
     """The texts themselves, where they were to be kept."""
     guide: np.ndarray | None = None
-    """float32 [texts, width]: their vectors by another model."""
+    """float32 [texts, 2, width]: their vectors by another model, as sources and as targets."""
 
     @property
     def lengths(self) -> np.ndarray:
@@ -145,8 +145,8 @@ class PairedFeed(PlannedFeed):
         guide = self._encoded.guide
         if guide is None:
             return None
-        vectors = np.zeros((rows, 2, guide.shape[1]), dtype=np.float32)
-        vectors[: len(pairs)] = guide[pairs]
+        vectors = np.zeros((rows, 2, guide.shape[2]), dtype=np.float32)
+        vectors[: len(pairs)] = guide[pairs, [0, 1]]
         return torch.from_numpy(vectors)
 
     def _of_texts(self, shape: Shape) -> Shape:

@@ -174,15 +174,34 @@ def prepare(
 def _guided(
     settled: SettledEncoder, encoded: EncodedPairs, where: Path
 ) -> tuple[SettledEncoder, EncodedPairs]:
-    """The training texts with the guide's vectors, each read once; and the recipe with its path in full."""
+    """The training texts with the guide's vectors, each read once, or once for each side that it is on, where
+    the guide's prompts differ; and the recipe with its path in full."""
     name = settled.recipe.loss.guide
     folder = next((each for each in (where / name, Path(name)) if each.is_dir()), Path(name)).resolve()
     guide = open_embedder(folder, device=str(settled.ranks.device))
+    sides = [guide.prompt_of(side) for side in ("query", "passage")]
     with quietly():
-        vectors = guide.embed(encoded.written, normalised=True)
+        if guide.prompt_text(sides[0]) == guide.prompt_text(sides[1]):
+            every = guide.embed(encoded.written, prompt=sides[0], normalised=True)
+            vectors = np.broadcast_to(every[:, None], (len(every), 2, every.shape[1]))
+        else:
+            vectors = _sided(guide, encoded, sides)
     loss = replace(settled.recipe.loss, guide=str(folder))
     settled = replace(settled, recipe=replace(settled.recipe, loss=loss))
     return settled, replace(encoded, guide=vectors, written=())
+
+
+def _sided(guide: Embedder, encoded: EncodedPairs, prompts: Sequence[str | None]) -> np.ndarray:
+    """float32 [texts, 2, width]; nothing, where a text is not on a side."""
+    found: list[tuple[np.ndarray, np.ndarray]] = []
+    for side, prompt in enumerate(prompts):
+        mine = np.unique(encoded.pairs[:, side])
+        texts = [encoded.written[number] for number in mine]
+        found.append((mine, guide.embed(texts, prompt=prompt, normalised=True)))
+    vectors = np.zeros((len(encoded.written), 2, found[0][1].shape[1]), dtype=np.float32)
+    for side, (mine, own) in enumerate(found):
+        vectors[mine, side] = own
+    return vectors
 
 
 def _check_dimensions(recipe: EmbedRecipe, model: Headed) -> None:

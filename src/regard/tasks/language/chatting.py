@@ -1,12 +1,14 @@
 """What `regard chat` does: a dialogue at the prompt, or the answers to messages that are given at once.
 
 Every turn is put to the model with all that was said before. Where the context has no room left, the oldest
-turns are forgotten, and the user is told.
+turns are forgotten, and the user is told; so is it where an answer is cut, or a message is longer than the
+context.
 """
 
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -20,26 +22,54 @@ ROOM = 32
 """Tokens that an answer has at least: older turns are forgotten for it."""
 
 
+class TooLongError(ValueError):
+    """A message that the context has no room for."""
+
+
 class Dialogue:
     """Turns, and what the model answers."""
 
-    def __init__(self, generator: Generator, system: str | None, decoding: DecodeConfig) -> None:
-        self.generator, self.decoding = generator, decoding
+    def __init__(
+        self, generator: Generator, system: str | None, decoding: DecodeConfig, *, bounded: bool = True
+    ) -> None:
+        """Answers have `decoding.maximum` tokens at most or, unless they are `bounded`, what the context has
+        room for."""
+        self.generator, self.decoding, self.bounded = generator, decoding, bounded
         self.messages: list[dict[str, str]] = []
         if system is not None:
             self.messages.append({"role": "system", "content": system})
         self.forgotten = 0
         """Messages that had to go."""
+        self.cut = False
+        """Whether the last answer has no end."""
 
     def answers(self, said: str) -> Iterator[str]:
-        """The answer to one more message, as it comes."""
+        """The answer to one more message, as it comes. A message that no context has room for is an error,
+        and nothing that was said."""
+        self._check_length(said)
         self.messages.append({"role": "user", "content": said})
-        prompt = self._fitted()
-        pieces = []
-        for piece in self.generator.stream(prompt, decoding=self.decoding):
-            pieces.append(piece)
-            yield piece
-        self.messages.append({"role": "assistant", "content": "".join(pieces)})
+        prompt, longest = self._fitted(), self.generator.longest
+        config = self.decoding
+        if longest is not None and not self.bounded:
+            config = replace(config, maximum=longest - len(prompt.ids))
+        with self.generator.ready():
+            for [each] in self.generator.write([prompt], decoding=config):
+                if each.text:
+                    yield each.text
+                if each.whole is not None:
+                    answer = each.whole
+        self.cut = answer.finished == "length"
+        self.messages.append({"role": "assistant", "content": answer.text})
+
+    def _check_length(self, said: str) -> None:
+        first = int(bool(self.messages) and self.messages[0]["role"] == "system")
+        alone = self.generator.prompt([*self.messages[:first], {"role": "user", "content": said}])
+        longest = self.generator.longest
+        if longest is not None and len(alone.ids) >= longest:
+            raise TooLongError(
+                f"the message has {len(alone.ids)} tokens with what belongs to it, and the context is of "
+                f"{longest}: it was not put to the model; shorten it"
+            )
 
     def _fitted(self) -> Any:
         longest = self.generator.longest
@@ -71,20 +101,34 @@ def chat(
         raise ConfigError("a dialogue has one answer, written as it comes: leave out --beam and --n-best")
     generator = open_generator(model, device=device, precision=precision)
     generator.prompt([{"role": "user", "content": ""}])  # whether it can
-    dialogue = Dialogue(generator, system, config)
+    dialogue = Dialogue(generator, system, config, bounded="maximum" in (decoding or {}))
     asked = not prompt and sys.stdin.isatty()
     for said in prompt or _lines(out if asked else None):
         before = dialogue.forgotten
-        for piece in dialogue.answers(said):
-            if not as_json:
-                out.write(piece)
-                out.flush()
+        try:
+            for piece in dialogue.answers(said):
+                if not as_json:
+                    out.write(piece)
+                    out.flush()
+        except TooLongError as error:
+            sys.stderr.write(f"({error})\n")
+            out.write("[]\n" if as_json else "\n")
+            out.flush()
+            continue
         if as_json:
             out.write(json.dumps(dialogue.messages[-2:], ensure_ascii=False))
         out.write("\n")
         out.flush()
+        if dialogue.cut:
+            sys.stderr.write(f"(the answer is cut: {_why_cut(dialogue)})\n")
         if dialogue.forgotten > before:
             sys.stderr.write(f"(the context is full: {dialogue.forgotten} messages are forgotten)\n")
+
+
+def _why_cut(dialogue: Dialogue) -> str:
+    if dialogue.bounded or dialogue.generator.longest is None:
+        return f"it has {dialogue.decoding.maximum} tokens, set another number by --maximum"
+    return "the context is full"
 
 
 def _lines(asking: TextIO | None) -> Iterator[str]:
