@@ -1,8 +1,11 @@
 """`regard check` on the text of every task, with a recipe or without; and its advice, followed."""
 
 import json
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -274,3 +277,19 @@ def test_a_model_has_no_labels_to_doubt_but_a_classifiers(task, monkeypatch):
     monkeypatch.setattr("regard.tasks.check._vectors", lambda model, device: len)
     with pytest.raises(ConfigError, match="--model is for labelled text"):
         check(own, [], None, model=Path("any"), console=Console(quiet=True))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with names are of Unix")
+def test_a_pipe_is_told_of_before_it_is_opened(tmp_path: Path) -> None:
+    """One that nobody writes into, and one that never ends."""
+    pipe, plain = tmp_path / "pipe", tmp_path / "plain.txt"
+    os.mkfifo(pipe)
+    plain.write_text("\n".join(lines(40)))
+    wanted = "a pipe, which can be read only once; write its content to a file, and name that"
+    for arguments in (["--pairs", str(plain), str(pipe)], [str(pipe)], [str(plain), "--valid", str(pipe)]):
+        found = said(*arguments)
+        assert str(found.exception) == f"{pipe}: {wanted}"
+    command = f"{shlex.quote(sys.executable)} -m regard check --pairs <(yes) <(yes)"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert done.returncode
+    assert wanted in " ".join(done.stderr.split())

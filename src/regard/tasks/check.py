@@ -20,6 +20,7 @@ from regard.tasks.registry import all_tasks, as_recipe, get_task, read_recipe
 from regard.tasks.translation.check import check_pairs
 from regard.text import DataError
 from regard.text.doctor import Report, Vectors, render
+from regard.text.files import refuse_pipe
 from regard.text.tmx import is_tmx, tmx_languages
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ def check(
     printed and returned. `options` say how files are read, `model` is whose vectors doubt labels."""
     if (recipe is not None) + (pairs is not None) + bool(files) != 1:
         raise ConfigError("give a recipe, a model or files of text, or two files with --pairs SOURCE TARGET")
+    for each in (*(pairs or ()), *files, *valid, *test):
+        refuse_pipe(Path(each))  # all is read twice
     vectors = None if model is None else _vectors(model, device)
     asked: Asked = "prompt"
     if recipe is not None:

@@ -275,9 +275,19 @@ def _refuse_endless(path: Path) -> None:
         raise DataError(Origin(str(path)), "a device, not a file", remedy="name a file")
     if stat.S_ISFIFO(found.st_mode):
         if (found.st_dev, found.st_ino) in _read_once:
-            remedy = "write its content to a file, and name that"
-            raise DataError(Origin(str(path)), "a pipe, which can be read only once", remedy=remedy)
+            raise _only_once(path)
         _read_once.add((found.st_dev, found.st_ino))
+
+
+def refuse_pipe(path: Path) -> None:
+    """For who reads a file twice: a pipe may have no end, or nobody who writes into it."""
+    if path.exists() and stat.S_ISFIFO(path.stat().st_mode):
+        raise _only_once(path)
+
+
+def _only_once(path: Path) -> DataError:
+    remedy = "write its content to a file, and name that"
+    return DataError(Origin(str(path)), "a pipe, which can be read only once", remedy=remedy)
 
 
 class _Bounded(io.RawIOBase):
