@@ -16,8 +16,9 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -174,26 +175,42 @@ def _infinity(command: str, folder: Path, size: int, port: int) -> list[str]:
 def lonely(folder: Path, bodies: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
     embedder = regard.load(folder, regard.Embedder, device="cpu")
     texts = [str(each["input"]) for each in bodies[:LONELY]]
-    embedder.embed(texts[:8])
+    with served("minilm", folder) as address:
+        yield alone(
+            "MiniLM", "float32, over HTTP", embedder.embed, texts, f"{address}/v1/embeddings", bodies[:LONELY]
+        )
+
+
+def alone(
+    what: str,
+    setting: str,
+    call: Callable[[str], object],
+    texts: Sequence[str],
+    address: str,
+    bodies: Sequence[Mapping[str, Any]],
+) -> Row:
+    """One caller, and the same call from Python."""
+    for text in texts[:8]:
+        call(text)
     own = []
     for text in texts:
         began = time.perf_counter()
-        embedder.embed(text)
+        call(text)
         own.append(1000 * (time.perf_counter() - began))
-    with served("minilm", folder) as address:
-        asked = ask(f"{address}/v1/embeddings", bodies[:LONELY], 1, SECONDS)
-    alone = statistics.median(own)
-    yield Row(
-        work="one lonely request, MiniLM",
-        setting="float32, over HTTP",
+    ask(address, bodies, 1, WARM)
+    asked, python = ask(address, bodies, 1, SECONDS)["p50"], statistics.median(own)
+    ratio = python / asked
+    return Row(
+        work=f"one lonely request, {what}",
+        setting=setting,
         unit="ms",
-        ours=asked["p50"],
+        ours=asked,
         peer="regard from Python",
-        theirs=alone,
-        ratio=alone / asked["p50"],
-        low=alone / asked["p50"],
-        high=alone / asked["p50"],
-        notes=f"HTTP and the line add {asked['p50'] - alone:.1f} ms",
+        theirs=python,
+        ratio=ratio,
+        low=ratio,
+        high=ratio,
+        notes=f"HTTP and the line add {asked - python:.1f} ms",
     )
 
 
@@ -216,6 +233,16 @@ def translations(console: Console) -> Iterator[Row]:
                 "theirs": (f"http://127.0.0.1:{port}/translate", bodies),
             }
             found = in_turns(sides, 32)
+            own = regard.load(folder, regard.Translator, device="cpu", precision="int8")
+            decoding = replace(own.decoding, beam=4)
+            yield alone(
+                "a translation, base size",
+                "int8, beam 4, over HTTP",
+                lambda text: own.translate(text, decoding=decoding),
+                task.sources[:LONELY],
+                sides["ours"][0],
+                bodies[:LONELY],
+            )
     work, setting = "translations of single sentences, base size", "int8, beam 4, 32 callers"
     yield from rows_of(
         found["ours"], found["theirs"], work, setting, f"{named('ctranslate2')} once a request"
