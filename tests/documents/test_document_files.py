@@ -178,7 +178,10 @@ def test_what_a_memory_has_is_flagged_as_what_a_model_writes(tmp_path, translate
     (tmp_path / "a.po").write_text('msgid "12 dollars"\nmsgstr ""\n\nmsgid "one"\nmsgstr ""\n')
     out, report = tmp_path / "b.po", tmp_path / "report.json"
     translate(tmp_path / "a.po", into=str(out), memory=memory, report=report)
-    assert out.read_text().startswith('#, fuzzy\nmsgid "12 dollars"\nmsgstr "21 Dollar"\n\nmsgid "one"\n')
+    told = "# regard: numbers\n"
+    assert out.read_text().startswith(
+        told + '#, fuzzy\nmsgid "12 dollars"\nmsgstr "21 Dollar"\n\nmsgid "one"\n'
+    )
     (found,) = json.loads(report.read_text())
     assert [(each["flags"], each["line"]) for each in found["flagged"]] == [(["numbers"], 1)]
 

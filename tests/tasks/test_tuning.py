@@ -323,8 +323,16 @@ def test_a_damaged_adapter_is_refused(tmp_path: Path, adapted: Path, start: Path
     without = {name: weight for name, weight in held.items() if name != first}
     for weights, told in (
         (without, rf"missing \['{first}'\], unknown \[\]"),
-        ({**held, "x.down": torch.ones(1)}, r"missing \[\], unknown \['x.down'\]"),
-        ({**held, first: held[first][:1].contiguous()}, rf"{first} has the shape \[1, 16\], where \[2, 16\]"),
+        ({**held, "x.down": torch.ones(2, 16)}, r"missing \[\], unknown \['x.down'\]"),
+        ({**held, "x.down": torch.ones(1)}, r"x\.down of shape \[1\] is no adapter of rank 2"),
+        (
+            {**held, first: held[first][:1].contiguous()},
+            rf"{first} of shape \[1, 16\] is no adapter of rank 2",
+        ),
+        (
+            {**held, first: held[first][:, :1].contiguous()},
+            rf"{first} has the shape \[2, 1\], where \[2, 16\]",
+        ),
     ):
         save_file(weights, path, of_weights(weights))
         with pytest.raises(FolderError, match=told):

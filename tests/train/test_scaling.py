@@ -1,6 +1,7 @@
 """The model of scale: what it says of one GPU is what was measured; of many, what its formulas say."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,8 +51,10 @@ def named(name: str) -> Measured:
 
 
 def test_the_table_is_what_the_benchmark_wrote() -> None:
-    speeds = {row["work"]: row["ours"] for row in FOUND["rows"] if row["setting"] == "bfloat16"}
-    memories = {row["work"]: row["ours"] for row in FOUND["rows"] if row["setting"] == "memory"}
+    """But for what is another family's, or was measured again beside another peer."""
+    rows = [row for row in FOUND["rows"] if not re.search("ModernBERT|theirs of like length", row["work"])]
+    speeds = {row["work"]: row["ours"] for row in rows if row["setting"] == "bfloat16"}
+    memories = {row["work"]: row["ours"] for row in rows if row["setting"] == "memory"}
     assert {row.name: row.speed for row in ROWS} == pytest.approx(speeds, rel=1e-5)
     assert {row.name: row.memory for row in ROWS} == pytest.approx(memories, rel=1e-3)
     assert FOUND["machine"] == f"{measured.GPU}, {measured.CEILING / 1e12:.0f} TFLOP/s for large matrices"
