@@ -98,7 +98,6 @@ class TranslatorLane(Lane):
         threads = torch.get_num_threads() if on_cpu else 1
         super().__init__(predictor, name, limits, metrics, threads=threads)
         self._counting = threading.Lock()
-        self._at_work: set[int] = set()
         self._options: dict[Hashable, Options] = {}
 
     def options(self, decoding: Mapping[str, Any], settings: Mapping[str, Any]) -> Options:
@@ -141,10 +140,8 @@ class TranslatorLane(Lane):
             rows = sum(each.left * each.own.width for each in under_way)
             works: list[Work] = []
             if not under_way or (rows < 2 * ROWS and not self._too_few(under_way, joined)):
-                self._share_cores(bool(under_way))
                 works = self.line.take(self.budget, wait=not under_way, fresh=rows >= ROWS)
                 joined = time.monotonic()
-            self._share_cores(bool(works or under_way))
             if works:
                 yield from self._joining(works, under_way)
             elif under_way:
@@ -152,14 +149,6 @@ class TranslatorLane(Lane):
                 yield None
             else:
                 return
-
-    def _share_cores(self, working: bool) -> None:
-        """A thread that works while no other does has all cores; of several, each its own."""
-        own = threading.get_ident()
-        (self._at_work.add if working else self._at_work.discard)(own)
-        cores = self._cores if len(self._at_work) > 1 else self._cores * len(self._threads)
-        if working and torch.get_num_threads() != cores:
-            torch.set_num_threads(cores)
 
     def _joining(self, works: list[Work], under_way: list[_Joined]) -> Iterator[Joining]:
         self.metrics.took(self.name, [work for work in works if work.state is None])
