@@ -14,6 +14,7 @@ from regard.tasks.translation import commands
 from regard.tasks.translation.aids import Aids
 from regard.tasks.translation.glossary import Holding, inner_tokens
 from regard.tasks.translation.lines import translate_lines, translate_table
+from regard.tasks.translation.result import Translation
 from regard.text.flags import FlagSettings
 from regard.text.terms import Terms
 from tests.tasks.copying import copier, tokenizer, translator
@@ -69,6 +70,34 @@ def test_inner_tokens_are_those_that_go_on_with_a_word():
     assert not inner & {id for id in whole if own.decode([whole[0], id]).endswith(" garden")}
     for id in inner:
         assert len(own.decode([whole[0], id]).split()) == 1
+
+
+CODED = [
+    "mirror %(lantern)s",
+    "garden {lantern}",
+    "https://a.org/lantern bridge",
+    '<a id="lantern">garden</a>',
+]
+
+
+@pytest.mark.parametrize("text", CODED)
+def test_there_are_no_terms_inside_placeholders_addresses_and_tags(text):
+    found = copier().translate(text, glossary={"lantern": "silver"})
+    assert found.terms == ()
+    assert found.text == copier().translate(text).text
+
+
+def test_a_placeholder_is_never_taken_for_a_term_that_the_model_wrote():
+    told = {"score": 0.0, "ranking": 0.0, "finished": True, "confidence": 1.0, "alternatives": ()}
+    made = Translation(
+        source="open %(file)s file", text="%(file)s Ding auf", alignment=((0, 2), (1, 0), (2, 1)), **told
+    )
+    for target, how in (("Datei", "replaced"), ("file", "replaced"), ("Ding", "model")):
+        (found,) = Holding(Terms({"file": target})).hold([made], None)
+        assert found.text == f"%(file)s {target} auf"
+        assert [(use.source, use.how) for use in found.terms] == [("file", how)]
+    (found,) = Holding(Terms({"file": "%(file)s Ding"})).hold([made], None)
+    assert (found.text, found.terms[0].how) == (made.text, "model"), "a term may have placeholders of its own"
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from regard.serve.metrics import Metrics
 from regard.tasks.translation.engine import Joining, Options, TorchEngine
 from regard.tasks.translation.pieces import Part, Piece, PieceResult, Source, number_sources
 from regard.tasks.translation.translator import Translator
-from regard.text.terms import Terms
+from regard.text.terms import Terms, codes
 
 SHARE = 1.0
 """Sentences join when there are so many of them for each that is under way,"""
@@ -215,7 +215,7 @@ class TranslatorLane(Lane):
         matches = asked.matches or [""] * len(sources)
         terms = asked.terms if self.predictor.inline is not None else None
         for source, match in zip(sources, matches, strict=True):
-            told = () if terms is None else tuple(terms.find(source.text))
+            told = () if terms is None else tuple(terms.find(source.text, codes(source.text)))
             yield replace(source, match=match, terms=told)
 
     def _done(self, owners: list[_Joined], pieces: list[Piece], place: int, result: PieceResult) -> None:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal
 
+from regard.text.placeholders import placeholders
 from regard.text.placing import Aligned, Links, Span, best_run, core, masked
 from regard.text.words import in_word, is_mark, spans, without_spaces
 
@@ -27,6 +28,7 @@ _WORD = re.compile(r"\w+")
 _UNUSUAL = re.compile(r"\s\s|[^\S ]|[\u2019\u2018\u02bc\uff07]")
 """Blanks and apostrophes that are to be normal ones."""
 _APOSTROPHES = dict.fromkeys("\u2019\u2018\u02bc\uff07", "'")
+_TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 _ENDING = re.compile("|a|ar|as|e|em|en|ens|er|ern|es|et|i|k|n|o|om|or|os|ou|s|t|u|y")
 """What languages of Latin script add to a word of four letters."""
 
@@ -39,6 +41,13 @@ class Term:
     target: str
     stays: bool = False
     """It is not to be translated: no other form of it counts."""
+
+
+def codes(text: str, terms: Sequence[Term] = ()) -> list[str]:
+    """What a text has that is no language: placeholders, addresses and tags. A term that stands in one, as
+    `file` in `%(file)s`, is none; a code that belongs to one of these `terms` is text."""
+    found = dict.fromkeys([*placeholders().findall(text), *_TAG.findall(text)])
+    return [each for each in found if not any(each in term.target for term in terms)]
 
 
 class _Normal:

@@ -205,7 +205,7 @@ def _held(
     if holding is None:
         return translator.searched(sources, options, progress)
     if translator.inline is not None:
-        sources = [replace(each, terms=tuple(holding.terms.find(each.text))) for each in sources]
+        sources = [replace(each, terms=tuple(holding.find(each.text))) for each in sources]
     aligned = replace(options, align=True)
     translator.engine.check(aligned)
     wanted_links = [options.align and source.aligned for source in sources]

@@ -7,7 +7,7 @@
 3. what is still not there takes the place of the words aligned with it (`text/terms.py`)
 
 So most texts are as they would have been, and the others are sentences of the model's, with the term in its
-place. tests/gauntlet/glossaries.py compares the ways by the terms that are there and by what BLEU loses.
+place. What only looks like a term, in a placeholder, an address or a tag, is none, on both sides. tests/gauntlet/glossaries.py compares the ways by the terms that are there and by what BLEU loses.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ from typing import Literal, get_args
 from regard.tasks.translation.pieces import Piece
 from regard.tasks.translation.result import TermUse, Translation
 from regard.text import Tokenizer
-from regard.text.terms import Term, Terms, enforce, held
+from regard.text.terms import Held, Term, Terms, codes, enforce, held
 from regard.text.words import without_spaces
 
 Way = Literal["decode", "replace"]
@@ -41,10 +41,14 @@ class Holding:
         if self.way not in get_args(Way):
             raise ValueError(f"way={self.way!r} is none of {', '.join(get_args(Way))}")
 
+    def find(self, source: str) -> list[Term]:
+        """Those of a source as it stands, which may have placeholders and tags."""
+        return self.terms.find(source, codes(source))
+
     def hold(self, found: Sequence[Translation], again: Search | None) -> list[Translation]:
         """Aligned translations with their terms in them. `again` is None where the engine cannot be held to
         phrases, and for searches that are no beam."""
-        wanted = [self.terms.find(each.source) for each in found]
+        wanted = [self.find(each.source) for each in found]
         results = [self._told(each, own, "model") for each, own in zip(found, wanted, strict=True)]
         if again is not None and self.way == "decode":
             missing = {
@@ -60,7 +64,7 @@ class Holding:
 
     def looked_at(self, found: Translation) -> Translation:
         """One that is not to be changed, with what became of its terms."""
-        return self._told(found, self.terms.find(found.source), "model")
+        return self._told(found, self.find(found.source), "model")
 
     def _told(
         self,
@@ -71,11 +75,14 @@ class Holding:
     ) -> Translation:
         uses = []
         earlier = [None] * len(terms) if before is None else [use.how for use in _uses(before)]
-        there = held(found.text, terms, inflected=self.inflected)
+        there = self._held(found.text, terms)
         for term, form, first in zip(terms, there, earlier, strict=True):
             own = "missed" if form is None else "inflected" if form == "inflected" else how
             uses.append(_use(found, term, "model" if own == "decoded" and first == "model" else own))
         return replace(found, terms=tuple(uses))
+
+    def _held(self, text: str, terms: Sequence[Term]) -> list[Held | None]:
+        return held(text, terms, inflected=self.inflected, names=codes(text, terms))
 
     def _replaced(self, found: Translation, terms: Sequence[Term]) -> Translation:
         lacking = [term for term, use in zip(terms, _uses(found), strict=True) if use.how == "missed"]
@@ -84,8 +91,9 @@ class Holding:
         kept = [
             term for term, use in zip(terms, _uses(found), strict=True) if use.how in ("model", "decoded")
         ]
-        text, links = enforce(found.source, found.text, found.alignment, [*kept, *lacking])
-        there = held(text, terms, inflected=self.inflected)
+        every = [*kept, *lacking]
+        text, links = enforce(found.source, found.text, found.alignment, every, codes(found.text, every))
+        there = self._held(text, terms)
         uses = [
             use if use.how != "missed" or form is None else replace(use, how="replaced")
             for use, form in zip(_uses(found), there, strict=True)

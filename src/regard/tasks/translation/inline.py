@@ -20,7 +20,7 @@ from regard.tasks.base.pairs import Corpus, MixedPairsConfig, TermsConfig
 from regard.tasks.translation.encoding import TERM_TOKENS
 from regard.tasks.translation.lexicon import SAMPLE, Lexicon
 from regard.text import Pair, Skipped, Tokenizer
-from regard.text.terms import Term, held
+from regard.text.terms import Term, codes, held
 
 LOOKED_AT = 1000
 """Sources that tell how many have a term."""
@@ -64,8 +64,9 @@ def training_terms(corpus: Corpus, config: TermsConfig) -> FindTerms:
         def find(pair: Pair, to: str | None) -> list[Term]:
             if not pair.source.strip() or _chance(config, pair) is None:
                 return []
-            found = terms.find(pair.source)
-            return [term for term, how in zip(found, held(pair.target, found), strict=True) if how]
+            found = terms.find(pair.source, codes(pair.source))
+            there = held(pair.target, found, names=codes(pair.target, found))
+            return [term for term, how in zip(found, there, strict=True) if how]
 
         return find
 
