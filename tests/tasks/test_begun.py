@@ -16,6 +16,7 @@ from regard.tasks.base import folder as folders
 from regard.tasks.base import job as jobs
 from regard.tasks.base.recipe import given_text
 from regard.tasks.registry import as_recipe, read_recipe
+from regard.train.standing import Standing
 from tests.settings.corpora import recipes
 from tests.tasks import tiny
 
@@ -94,6 +95,21 @@ def test_a_recipe_means_the_same_in_the_folder_as_where_it_was_given(tmp_path: P
         full = as_recipe(plain)
         assert again.checked == full.checked, task
         assert given_text(again) == given_text(full) == given_text(written)
+
+
+def test_a_run_goes_on_as_it_was_begun_by_other_processes_on_another_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the recipe leaves out was settled by how many they were, and what they had."""
+    plain = tiny.recipe(tmp_path / "corpus", train={"steps": 4, "validate_every": 2, "save_every": 1})
+    settled = {**plain, "batch": {**plain["batch"], "parts": 2, "seed": 3}}
+    del plain["optimizer"]
+    fit(settled, tmp_path / "whole")
+    out = tmp_path / "run"
+    killed(monkeypatch, Standing, "judge", lambda: fit(settled, out))
+    fit(plain, out, resume=True)
+    assert same(out, tmp_path / "whole")
+    assert read_table(out / "recipe.toml") == read_table(tmp_path / "whole" / "recipe.toml")
 
 
 @pytest.mark.parametrize("name", ["write_weights", "write_json", "_test"])

@@ -14,7 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
-from regard.config import ConfigError
+from regard.config import ConfigError, read_table
 from regard.disk import AGAIN, DiskFullError, write_text
 from regard.nn.memory import freed_memory_kept
 from regard.tasks.ahead import Ahead, sweep
@@ -138,9 +138,27 @@ def fit(
             with _begun(written, folder) if ranks.builder and not begun else nullcontext():
                 if check and not begun:
                     _check(written, ranks, console, ahead)
+                if begun:
+                    written = _as_begun(written, folder, ranks)
                 job = prepare(written, folder, ranks, console, begun=begun, ahead=ahead)
             with freed_memory_kept() if ranks.device.type == "cpu" else nullcontext():
                 return train(job, folder, console, begun=begun)
+
+
+def _as_begun(written: Written[Any], folder: Path, ranks: Ranks) -> Written[Any]:
+    """A recipe whose missing values are those of the run that goes on, not what suits the processes and the
+    machine of today: with other batches, or another number of steps, it would be another run."""
+    known = (folder / RECIPE).exists() if ranks.first else False
+    begun = ranks.share(read_table(folder / RECIPE) if known else {})
+    own = written.spec.suited
+
+    def suited(recipe: Any, plain: Mapping[str, Any], *sizes: int, **machine: Any) -> Tables:
+        return {
+            table: {key: begun.get(table, {}).get(key, value) for key, value in values.items()}
+            for table, values in own(recipe, plain, *sizes, **machine).items()
+        }
+
+    return replace(written, spec=replace(written.spec, suited=suited))
 
 
 @contextmanager
