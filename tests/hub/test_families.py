@@ -2,17 +2,20 @@
 
 import ast
 import json
+import re
+from pathlib import Path
 
 import pytest
 
-import regard.hub
+import regard.hub.families
 from regard.hub import HubError, head_kind, read_decoder, read_folder, read_translator
 from regard.hub.families import DECODERS, ENCODERS, TRANSLATORS, family_named
 from regard.hub.family import DecoderFamily, EncoderFamily, TranslatorFamily
+from regard.hub.names import Family
 from tests.hub.toys import toy
 
 FAMILIES = (*ENCODERS, *DECODERS, *TRANSLATORS)
-FOLDER = next(iter(regard.hub.__path__))
+FOLDER = Path(next(iter(regard.hub.__path__)))
 
 
 def test_each_family_has_a_name_of_its_own():
@@ -26,20 +29,45 @@ def test_each_family_has_a_name_of_its_own():
         assert all(family_named(family.name, sort) is family for family in families)
 
 
-def test_nothing_outside_the_table_knows_a_family_by_its_name():
-    from pathlib import Path
+def names_of_families(text: str) -> list[str]:
+    """Where a source asks for one: its name, a class of transformers' (BertTokenizer), its row."""
+    names = {family.name for family in FAMILIES} | {family.stem for family in FAMILIES}
+    classes = re.compile(rf"({'|'.join(names)})(Tokenizer|For[A-Z]|LMHead|Encoder|Model|Config)")
+    rows = {name for name, value in vars(regard.hub.families).items() if isinstance(value, Family)}
+    rows |= {family.stem.upper() for family in FAMILIES}
+    tree, found = ast.parse(text), []
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(str(word)) if id(node) not in prose:
+                found += [word] if word in names or classes.match(word) else []
+            case ast.Name(word) | ast.alias(word) | ast.Attribute(attr=word):
+                found += [word] if word in rows else []
+    return found
 
-    known = {family.name for family in FAMILIES} | {family.stem for family in FAMILIES}
-    constants = {family.stem.upper() for family in FAMILIES} | {"XLM_ROBERTA"}
-    for path in Path(FOLDER).rglob("*.py"):
-        if path.parent.name == "families" or path.name == "tokens.py":
-            continue  # the latter has llama.cpp's names of tokenizers, of which some are called alike
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            match node:
-                case ast.Constant(str(text)):
-                    assert text not in known, f"{path.name}:{node.lineno}: {text!r}"
-                case ast.Name(name) | ast.alias(name):
-                    assert name not in constants, f"{path.name}: {name}"
+
+def test_nothing_outside_the_table_knows_a_family_by_its_name():
+    alike = FOLDER / "gguf_files" / "tokens.py"  # it has llama.cpp's tokenizers
+    paths = {path for path in FOLDER.rglob("*.py") if path.parent != FOLDER / "families"} - {alike}
+    assert FOLDER / "tokens.py" in paths
+    for path in sorted(paths):
+        assert not names_of_families(path.read_text(encoding="utf-8")), path.relative_to(FOLDER)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'kind == "bert"',
+        'name.startswith(("BertTokenizer", "x"))',
+        'name in ("", "GPT2Tokenizer")',
+        "family is families.XLM_ROBERTA",
+        "from regard.hub.families import T5",
+        'stem == "MPNet"',
+    ],
+)
+def test_each_way_to_ask_for_a_family_is_seen(source):
+    assert names_of_families(source)
+    assert not names_of_families(f'"""BertTokenizer is one of these."""\nx = "roberta is prose"  # {source}')
 
 
 @pytest.mark.parametrize("look", [read_folder, read_decoder, read_translator, head_kind])

@@ -79,15 +79,36 @@ def test_a_vocabulary_of_merges_is_read_as_robertas(hf, tmp_path, facts):
     assert (checkpoint.tokenizer.ids.pad, checkpoint.tokenizer.ids.mask) == (1, 4)
 
 
-def test_the_configuration_of_a_tokenizer_comes_before_its_file(hf, tmp_path):
-    toy(hf, tmp_path)
-    (tmp_path / "tokenizer_config.json").write_text(
-        json.dumps({"do_lower_case": False, "tokenizer_class": "BertTokenizer"})
-    )
+@pytest.mark.parametrize(
+    "facts",
+    [
+        None,
+        {},
+        {"do_lower_case": False},
+        {"tokenizer_class": "OwnTokenizer"},
+        {"tokenizer_class": "OwnTokenizerFast", "do_lower_case": False},
+        {"tokenizer_class": "OwnTokenizer", "tokenize_chinese_chars": False, "strip_accents": False},
+        {"tokenizer_class": "PreTrainedTokenizerFast", "do_lower_case": False},
+        {"tokenizer_class": "TokenizersBackend", "do_lower_case": True},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("lower", [True, False], ids=["lower", "cased"])
+@pytest.mark.parametrize("family", ["bert", "distilbert", "mpnet", "modernbert"])
+def test_the_configuration_of_a_tokenizer_comes_before_its_file(hf, tmp_path, family, lower, facts):
+    """By whether the family's own tokenizer in transformers is BERT's; ModernBERT's is tokenizer.json."""
+    toy(hf, tmp_path, family)
+    path = tmp_path / "tokenizer.json"
+    state = json.loads(path.read_text())
+    state["normalizer"]["lowercase"] = lower
+    path.write_text(json.dumps(state))
+    if facts is not None:
+        named = facts.get("tokenizer_class", "").replace("Own", "MPNet" if family == "mpnet" else "Bert")
+        facts = {**facts, "tokenizer_class": named} if named else facts
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(facts))
     theirs = hf.AutoTokenizer.from_pretrained(tmp_path)
     mine = read_folder(tmp_path).tokenizer
     assert mine.encode_batch(HARD, template="cls") == theirs(HARD)["input_ids"]
-    assert mine.ids.unknown in mine.encode("The").ids
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,11 @@ from regard.hub import (
     read_translator,
     write_folder,
 )
+from regard.hub.families import read_facts
+from regard.hub.family import EncoderFamily
 from regard.hub.sentences import MODULES
 from regard.tasks.base.encoders import open_encoder, save_checkpoint
-from regard.tasks.base.folder import FolderError, read_json
+from regard.tasks.base.folder import FolderError
 from regard.tasks.base.task import Export, Task
 from regard.tasks.base.terminal import say
 from regard.tasks.language.start import open_language, save_language
@@ -101,12 +103,11 @@ def export_model(
             if "rank" in task.heads:
                 say(console, f"sentence-transformers reads it: CrossEncoder({str(out)!r}).predict(pairs)")
             elif "classify" in task.heads and (out / MODULES).exists():
-                own = read_json(out / "config.json").get("model_type") == "bert"
-                other = "; for BertForSequenceClassification, train with head.pool=pooler" if own else ""
                 say(
                     console,
                     "it pools as no classifier of transformers does, so sentence-transformers reads it: "
-                    f"SentenceTransformer({str(out)!r}).encode(texts) are the scores of the labels{other}",
+                    f"SentenceTransformer({str(out)!r}).encode(texts) are the scores of the labels"
+                    f"{_own_classifier(out)}",
                 )
 
 
@@ -114,6 +115,15 @@ def _checkpoint(model: Path, task: Task) -> Checkpoint | DecoderCheckpoint | Tra
     if task.name == "translate":
         return checkpoint_of(open_translator(model, device="cpu", precision="float32"))
     return open_encoder(model) if task.heads else open_language(model)
+
+
+def _own_classifier(folder: Path) -> str:
+    """How to train one that transformers has in this family; nothing, where a recipe has no word for it."""
+    family = read_facts(folder / "config.json", EncoderFamily).family
+    pool, inner = family.classifier
+    if inner != "none" or family.transformed:
+        return ""
+    return f"; for {family.stem}ForSequenceClassification, train with head.pool={pool}"
 
 
 def _texts(file: Path) -> list[str]:

@@ -18,6 +18,9 @@ from regard.text.specials import Role, Specials, template
 
 _FILE = "tokenizer.json"
 _ROLES: dict[Role, str] = TABLES["tokens"]
+_PLAIN = "PreTrainedTokenizerFast"
+_AS_IT_IS = (_PLAIN, "PreTrainedTokenizer", "TokenizersBackend")
+"""Classes of transformers that take tokenizer.json as it is, for any model."""
 
 
 def read_tokenizer(
@@ -32,8 +35,8 @@ def read_tokenizer(
     path = _source(folder, vocabulary)
     try:
         state = read_json(path, LIMIT) if path.name == _FILE else vocabulary.read(folder, facts)
-        _follow_lower_case(state, facts)
-        vocabulary.follow(state, facts)
+        if str(facts.get("tokenizer_class") or "") not in _AS_IT_IS:
+            vocabulary.follow(state, facts)
         if lower_case:
             _put_lower_case(state)
         text = json.dumps(state)
@@ -71,21 +74,6 @@ def _source(folder: Path, vocabulary: Vocabulary) -> Path:
         if (folder / name).exists():
             return folder / name
     raise HubError(f"{folder}: no {_FILE} in it; {MAKE}")
-
-
-def _follow_lower_case(state: State, facts: Mapping[str, Any]) -> None:
-    """Where tokenizer_config.json says otherwise than BERT's normaliser in tokenizer.json, transformers
-    follows the former, whatever the family."""
-    normalizer, named = state.get("normalizer"), str(facts.get("tokenizer_class") or "")
-    berts = named.startswith(("BertTokenizer", "DistilBertTokenizer", "MPNetTokenizer"))
-    if berts and isinstance(normalizer, dict) and normalizer.get("type") == "BertNormalizer":
-        for theirs, key in (
-            ("do_lower_case", "lowercase"),
-            ("tokenize_chinese_chars", "handle_chinese_chars"),
-            ("strip_accents", "strip_accents"),
-        ):
-            if theirs in facts:
-                normalizer[key] = facts[theirs]
 
 
 def _put_lower_case(state: State) -> None:
@@ -147,7 +135,7 @@ def write_tokenizer(
     write_json(
         folder / "tokenizer_config.json",
         {
-            "tokenizer_class": "PreTrainedTokenizerFast",
+            "tokenizer_class": _PLAIN,
             "model_max_length": longest,
             "model_input_names": inputs if segments else [inputs[0], inputs[2]],
             "clean_up_tokenization_spaces": False,

@@ -54,12 +54,7 @@ def _from_words(
     berts = {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"}
     names = special_tokens(folder, facts, vocabulary, usual or berts)
     tokenizer = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=names["unk"]))
-    tokenizer.normalizer = normalizers.BertNormalizer(
-        clean_text=True,
-        handle_chinese_chars=facts.get("tokenize_chinese_chars", True) is not False,
-        strip_accents=facts.get("strip_accents"),
-        lowercase=facts.get("do_lower_case", True) is not False,
-    )
+    tokenizer.normalizer = normalizers.BertNormalizer(clean_text=True, **_normalizer(facts))
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece(prefix="##")
     tokenizer.add_special_tokens([AddedToken(name, special=True) for name in names.values()])
@@ -114,10 +109,24 @@ def _merged(
     return tokenizer, names, space
 
 
+def _normalizer(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Of BertTokenizer, by what tokenizer_config.json says or, where it is silent, as usual."""
+    return {
+        "handle_chinese_chars": facts.get("tokenize_chinese_chars", True) is not False,
+        "strip_accents": facts.get("strip_accents"),
+        "lowercase": facts.get("do_lower_case", True) is not False,
+    }
+
+
+def _follow_lower_case(state: State, facts: Mapping[str, Any]) -> None:
+    own = state.get("normalizer")
+    if isinstance(own, dict) and own.get("type") == "BertNormalizer":
+        own.update(_normalizer(facts))
+
+
 def _follow_prefix_space(state: State, facts: Mapping[str, Any]) -> None:
     splitter = state.get("pre_tokenizer")
-    own = str(facts.get("tokenizer_class") or "") in ("", "GPT2Tokenizer", "GPT2TokenizerFast")
-    if own and isinstance(splitter, dict) and splitter.get("type") == "ByteLevel":
+    if isinstance(splitter, dict) and splitter.get("type") == "ByteLevel":
         splitter["add_prefix_space"] = facts.get("add_prefix_space") is True
 
 
@@ -203,11 +212,12 @@ def _not_there(folder: Path, facts: Mapping[str, Any]) -> State:
 
 FAST_ONLY = Vocabulary(file="tokenizer.json", read=_not_there)
 """Of a family that never had another file."""
-WORD_PIECES = Vocabulary(file="vocab.txt", read=_from_words)
+WORD_PIECES = Vocabulary(file="vocab.txt", read=_from_words, follow=_follow_lower_case)
 """BERT's."""
 MPNET_PIECES = Vocabulary(
     file="vocab.txt",
     read=lambda folder, facts: _from_words(folder, facts, _FAIRSEQ | {"unk": "[UNK]"}, twice=True),
+    follow=_follow_lower_case,
 )
 """MPNet's: BERT's pieces, RoBERTa's special tokens but for [UNK]."""
 BYTE_PAIRS = Vocabulary(file="vocab.json", read=_from_merges)
