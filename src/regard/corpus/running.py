@@ -33,6 +33,7 @@ from regard.corpus.work import Job
 from regard.disk import replace
 from regard.tasks.base.bulk import BulkSpec, Output
 from regard.tasks.base.formats import AS_NAMED, FileOptions
+from regard.tasks.base.model_hash import model_hash
 from regard.tasks.base.tables import Wanted
 from regard.tasks.base.terminal import say
 from regard.tasks.registry import get_task
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
 
 Engine = Literal["auto", "local", "ray"]
 SHARD_TOKENS = 500_000
-_HASHED = (".json", ".safetensors", ".model", ".txt", ".bin", ".spm")
-_NOT_THE_MODEL = ("metrics.json", "data.json", "checkpoint.safetensors", "README.txt")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,7 +153,7 @@ def run(
     folder = OutFolder(Path(out).absolute())
     settings.form  # noqa: B018  # what cannot be written is told first
     folder.refuse_foreign()
-    digest = model_hash(settings.model)
+    digest = model_hash(settings.model, folder.path)
     files = found_files([str(each) for each in inputs], settings.files, but=folder.path)
     with ExitStack() as stack:
         stack.enter_context(folder.locked())
@@ -256,19 +255,6 @@ def files_of(manifest: Mapping[str, Any]) -> list[InputFile]:
     """The input that a manifest tells of."""
     names = ("address", "format", "size", "stamp", "path")
     return [InputFile(**{name: each[name] for name in names}) for each in manifest["inputs"]]
-
-
-def model_hash(folder: Path) -> str:
-    """SHA-256 of all files that a model is opened from."""
-    if not folder.is_dir():
-        raise ConfigError(f"{folder}: no such folder; give the --out folder of a training")
-    sha = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
-        if path.suffix in _HASHED and path.name not in _NOT_THE_MODEL and path.is_file():
-            sha.update(f"{path.relative_to(folder).as_posix()}\n".encode())
-            with path.open("rb") as file:
-                sha.update(hashlib.file_digest(file, "sha256").digest())
-    return sha.hexdigest()
 
 
 def _is_there(folder: OutFolder) -> Iterator[bool]:

@@ -8,9 +8,9 @@ from rich.console import Console
 
 from regard.config import ConfigError
 from regard.corpus.index import choose, open_index
-from regard.corpus.running import model_hash
 from regard.corpus.vectors import ShardedVectors, text_of
 from regard.tasks.base.faster import Precision
+from regard.tasks.base.model_hash import model_hash
 from regard.tasks.base.terminal import say
 from regard.tasks.base.vectors import normalised
 from regard.tasks.embedding.embedder import open_embedder
@@ -36,7 +36,7 @@ def search(
     if top < 1:
         raise ConfigError(f"--top {top}: ask for 1 or more")
     vectors = ShardedVectors(folder)
-    if vectors.manifest["model"]["sha256"] != model_hash(model):
+    if vectors.manifest["model"]["sha256"] != model_hash(model, folder):
         made = vectors.manifest["model"]["folder"]
         raise ConfigError(f"{folder} was made by another model ({made}) than {model}: search with that one")
     told = Console(stderr=True)

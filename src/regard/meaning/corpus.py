@@ -1,6 +1,7 @@
 """A file of texts, one a line, that is searched by meaning. Its index lies beside it.
 
-It is used again while both the file and the model stay the same, and whether the model computes in int8.
+It is used again while both the file and all files of the model stay the same, and whether the model computes
+in int8.
 """
 
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from regard.data import fingerprint
 from regard.meaning.index import Hit, Index, Wanted
 from regard.tasks.base.faster import Precision
 from regard.tasks.base.lines import incoming
+from regard.tasks.base.model_hash import model_hash
 from regard.tasks.base.terminal import counting
 from regard.tasks.embedding.embedder import Embedder, open_embedder
 from regard.tasks.reranking.reranker import Reranker
@@ -86,7 +88,7 @@ def open_corpus(
     made += "" if is_utf8(encoding) else f" {encoding}"
     made += "" if dimensions is None else f" {dimensions} numbers"
     made += f" {before!r}" if before else ""
-    files = [path for name in ("config.json", "model.safetensors") if (path := model / name).exists()]
     folder = index or corpus.with_name(f"{corpus.name}.index")
-    found = Index.open_or_build(folder, fingerprint([corpus, *files], made), build)
+    same = fingerprint([corpus], made, model_hash(model, corpus, folder))
+    found = Index.open_or_build(folder, same, build)
     return Corpus(found, embedder, [line for line, _ in numbered], prompt, dimensions)
