@@ -47,7 +47,7 @@ def naive(
     for query, positive in PAIRS:
         near = dict(zip(texts, (vectors @ embedder.embed(query)).tolist(), strict=True))
         right = {text for asked, text in PAIRS if asked == query}
-        order = [text for text in sorted(texts, key=lambda each: -near[each]) if text not in right]
+        order = [text for text in sorted(texts, key=lambda each: -near[each]) if text not in {*right, query}]
         kept = order[config.skip : config.among]
         score = near
         if reranker is not None:
@@ -116,6 +116,22 @@ def test_no_answer_of_a_query_is_its_negative(embedder) -> None:
         right = {text for query, text in PAIRS if query == row.query}
         assert not right & {*row.negatives}
         assert len(row.negatives) == len({text for _, text in PAIRS}) - len(right)
+
+
+def test_a_query_that_is_a_text_too_is_not_its_own_negative(embedder) -> None:
+    """As questions that mean the same are: (A, B) and (C, A), where nothing is nearer to A than A."""
+    first, second, third = TEXTS[:3]
+    asked = [(first, second), (third, first)]
+    for corpus in ((), TEXTS):
+        for skip in (0, 2):
+            found = mine(embedder, asked, corpus, MiningConfig(negatives=100, skip=skip))
+            assert all(row.query not in row.negatives for row in found)
+            count = len({*corpus, first, second}) - skip
+            # of the first, itself and its answer are left out; the third is in the corpus or in no pair
+            wanted = [count - 2, count - 1 - (third in corpus)]
+            assert [len(row.negatives) for row in found] == [each for each in wanted if each > 0]
+    [own] = mine(embedder, asked[:1], TEXTS, MiningConfig(negatives=5, among=5))
+    assert len(own.negatives) == 5
 
 
 def test_any_of_them_are_drawn_by_the_seed(embedder) -> None:

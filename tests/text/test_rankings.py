@@ -41,6 +41,7 @@ def test_columns_have_one_each(tmp_path: Path) -> None:
         ({"positive": ""}, "an empty positive"),
         ({"negatives": []}, "a query without negatives"),
         ({"negatives": ["p"]}, "a text that is both positive and negative"),
+        ({"negatives": ["a", "q"]}, "a query that is its own negative"),
         ({"negatives": [3]}, "no text in column 'negatives'"),
         ({"scores": [1, 2]}, "not 4 numbers in column 'scores'"),
         ({"scores": [1, 2, 3, float("nan")]}, "not 4 numbers in column 'scores'"),

@@ -1,6 +1,7 @@
 """Hard negatives: texts that a model finds near a query, and that do not answer it.
 
-    the texts nearest to a query, its positives left out      ranks skip + 1 to among
+    the texts nearest to a query, without its positives       ranks skip + 1 to among
+    and without the query itself
     without those that score too much                         score <= positive - margin
                                                               score <= positive - relative * |positive|
     of the rest, so many as are wanted                        the first, or any
@@ -83,7 +84,7 @@ def mine(
     progress: Progress | None = None,
 ) -> list[Mined]:
     """A row for each pair of a query and a text that answers it, in their order; none where no negative is
-    left. Negatives are texts of the corpus, or of the other pairs."""
+    left. Negatives are texts of the corpus, or of the other pairs; never the query, which may be such a text."""
     config = config or MiningConfig()
     texts = [*dict.fromkeys([*corpus, *(positive for _, positive in pairs)])]
     row_of = {text: row for row, text in enumerate(texts)}
@@ -94,12 +95,13 @@ def mine(
     how: Any = {"progress": progress}
     ours = normalised(embedder.embed(asked, prompt=embedder.prompt_of("query"), **how))
     theirs = normalised(embedder.embed(texts, prompt=embedder.prompt_of("passage"), **how))
-    depth = config.among + max(map(len, positives.values()), default=0)
+    depth = config.among + max(map(len, positives.values()), default=0) + 1
     rows, _ = nearest(ours, theirs, depth)
     rest: dict[str, tuple[dict[int, float], list[tuple[int, float]]]] = {}
     for number, query in enumerate(asked):
         right = positives[query]
-        near = [row for row in rows[number].tolist() if row not in right][config.skip : config.among]
+        out = {*right, row_of.get(query)}
+        near = [row for row in rows[number].tolist() if row not in out][config.skip : config.among]
         both = np.array([*right, *near], dtype=np.int64)
         if reranker is None:
             scores = products(ours, np.full(len(both), number), theirs, both)

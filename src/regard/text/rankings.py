@@ -62,6 +62,9 @@ def read_rankings(
             raise DataError(
                 row.origin, "a text that is both positive and negative", f"({right!r:.60})", remedy
             )
+        if asked in wrong:
+            remedy = "take it out of its negatives"
+            raise DataError(row.origin, "a query that is its own negative", f"({asked!r:.60})", remedy)
         found = () if scores is None else _numbers(row, len(row.cells) - 1, scores, 1 + len(wrong))
         kept = wrong[:most] if most else wrong
         return Ranking(asked, right, tuple(kept), found[: 1 + len(kept)], row.origin)
