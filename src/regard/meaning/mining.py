@@ -84,7 +84,7 @@ def mine(
     progress: Progress | None = None,
 ) -> list[Mined]:
     """A row for each pair of a query and a text that answers it, in their order; none where no negative is
-    left. Negatives are texts of the corpus, or of the other pairs; never the query, which may be such a text."""
+    left. Negatives are texts of the corpus, or of the other pairs; never the query, which may be one."""
     config = config or MiningConfig()
     texts = [*dict.fromkeys([*corpus, *(positive for _, positive in pairs)])]
     row_of = {text: row for row, text in enumerate(texts)}

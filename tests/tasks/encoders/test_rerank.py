@@ -35,9 +35,9 @@ def rows(count: int, seed: int) -> list[dict[str, Any]]:
         texts = [" ".join(chance.choices(others, k=chance.randint(2, 5))) for _ in range(4)]
         right = texts.pop().split()
         right[chance.randrange(len(right))] = "sun"
-        negatives = [*dict.fromkeys(texts)]
-        scores = [4.0] + [0.0] * len(negatives)
         query = " ".join(chance.choices(others, k=2))
+        negatives = [each for each in dict.fromkeys(texts) if each != query]
+        scores = [4.0] + [0.0] * len(negatives)
         found.append({"query": query, "positive": " ".join(right), "negatives": negatives, "scores": scores})
     return found
 
