@@ -56,6 +56,26 @@ class Alignment:
         }
 
 
+def can_align(translator: Any) -> bool:
+    """Not every engine can tell which word came from which; then words are taken to keep their order."""
+    try:
+        translator.options(align=True)
+    except ValueError:
+        return False
+    return True
+
+
+def links_between(
+    translator: Any, source: str, target: str, *, to: str | None, source_language: str | None
+) -> tuple[tuple[int, int], ...] | None:
+    """Of a translation that the model has not made; None for what it cannot read at once."""
+    try:
+        found: Alignment = translator.align(source, target, to=to, source_language=source_language)
+    except ValueError:
+        return None
+    return found.links
+
+
 def check_attention(model: Seq2Seq, layer: int | None = None) -> int:
     """The number of the layer that is asked, from 0; an error where there is none to ask."""
     body = model.decoder.body

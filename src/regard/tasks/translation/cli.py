@@ -49,7 +49,7 @@ def translate(
     ] = None,
     keep_numbers: Annotated[
         bool,
-        typer.Option("--keep-numbers", help="Of documents: numbers stay as they are."),
+        typer.Option("--keep-numbers", help="Of documents and tables: numbers stay as they are."),
     ] = False,
     set: Annotated[
         list[str] | None,

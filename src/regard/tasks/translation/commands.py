@@ -100,6 +100,7 @@ def translate(
     if documents and (scores or align):
         raise ConfigError("--scores and --align are of lines, but documents are translated as a whole")
     lines = [each for each in given if each.source.document is None]
+    _check_used(given, {"--fresh": fresh, "--report": report, "--set": set}, keep_numbers)
     if flags and any(not each.tabular and each.format != "jsonl" for each in lines):
         raise ConfigError("--flags has no place in plain lines: give --json, or write a table")
     source, target = _pair(languages, source_language, to)
@@ -139,6 +140,7 @@ def translate(
         with each.opened(out) as page, counting("lines", beside=page) as advance:
             how = {**settings, "window": each.source.window, "progress": advance}
             if each.tabular:
+                how["numbers"] = keep_numbers
                 counts = translate_table(translator, each.source, page, each.format, **how)
             else:
                 listed = each.format == "jsonl"
@@ -159,6 +161,19 @@ def translate(
         translate_files(translator, documents, out, options, to=to, pair=own, **how)
     if lines:
         do_each(lines, work)
+
+
+def _check_used(given: Sequence[Assignment], asked: dict[str, Any], keep_numbers: bool) -> None:
+    """What would do nothing is refused."""
+    if any(each.source.document is not None for each in given):
+        return
+    for option, value in asked.items():
+        if value:
+            raise ConfigError(f"{option} is of documents, but {given[0].source.name} is none: leave it out")
+    if keep_numbers and not any(each.tabular for each in given):
+        raise ConfigError(
+            f"--keep-numbers is of documents and tables, but {given[0].source.name} is neither: leave it out"
+        )
 
 
 def _pair(

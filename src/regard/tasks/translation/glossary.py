@@ -7,7 +7,8 @@
 3. what is still not there takes the place of the words aligned with it (`text/terms.py`)
 
 So most texts are as they would have been, and the others are sentences of the model's, with the term in its
-place. What only looks like a term, in a placeholder, an address or a tag, is none, on both sides. tests/gauntlet/glossaries.py compares the ways by the terms that are there and by what BLEU loses.
+place. What only looks like a term, in a placeholder, an address or a tag, is none, on both sides.
+tests/gauntlet/glossaries.py compares the ways by the terms that are there and by what BLEU loses.
 """
 
 from collections.abc import Callable, Mapping, Sequence

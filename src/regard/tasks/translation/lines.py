@@ -8,14 +8,14 @@
 
 A translation never breaks its line: where the model writes a newline, a space takes its place (but in JSON).
 A table gets a column `translation` and, where they were asked for, `score`, `alignment`, `alternatives`,
-`match` (the best score of a memory's) and `flags`.
+`match` (the best score of a memory's) and `flags`. Tags and placeholders of its cells are kept (`cells.py`).
 """
 
 import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TextIO, TypedDict, Unpack
+from typing import Any, TextIO, TypedDict, Unpack
 
 from regard.decode import DecodeConfig
 from regard.memory import Recall
@@ -24,6 +24,7 @@ from regard.tasks.base.predictor import Progress
 from regard.tasks.base.sources import Record, Source
 from regard.tasks.base.tables import TableWriter, Texts, Wanted
 from regard.tasks.translation.aids import GivenGlossary
+from regard.tasks.translation.cells import translate_cells
 from regard.tasks.translation.engine import Split, TooLong
 from regard.tasks.translation.result import Translation
 from regard.tasks.translation.translator import Translator
@@ -97,7 +98,8 @@ def translate_lines(
             out.write(line + "\n")
 
     stripped = (line.rstrip("\r\n") for line in lines)
-    return _translate(translator, stripped, write, out, config, window, settings)
+    stream = translator.stream(stripped, window=window, decoding=config, **settings)
+    return _write(stream, write, out, window)
 
 
 def translate_table(
@@ -107,11 +109,13 @@ def translate_table(
     format: Format,
     *,
     scores: bool = False,
+    numbers: bool = False,
     decoding: DecodeConfig | None = None,
     window: int = 1000,
     **settings: Unpack[StreamSettings],
 ) -> LineCounts:
-    """A column of a table; every row stays as it is, and gets its translation."""
+    """A column of a table; every row stays as it is, and gets its translation. With `numbers`, these stay as
+    they are."""
     config = translator.decoding if decoding is None else decoding
     rows = source.rows()
     texts = Texts(Wanted(source.options.column), rows, source)
@@ -126,6 +130,7 @@ def translate_table(
     added = ["translation", *(name for name, wanted in asked.items() if wanted)]
     writer = TableWriter(out, format, source, rows, added)
     waiting: deque[Record] = deque()
+    done = 0
 
     def read() -> Iterator[str]:
         for record in rows.records:
@@ -133,6 +138,7 @@ def translate_table(
             yield texts.of(record)
 
     def write(number: int, translation: Translation) -> None:
+        nonlocal done
         links = " ".join(f"{i}-{j}" for i, j in translation.alignment or ())
         others = [{"text": each.text, "score": round(each.score, 6)} for each in translation.alternatives]
         values = {
@@ -144,28 +150,23 @@ def translate_table(
         }
         own = [values[name] for name, wanted in asked.items() if wanted]
         writer.write(waiting.popleft(), [translation.text, *own])
+        done = number + 1
 
+    how: Any = {"numbers": numbers, "decoding": config, **settings}
     try:
-        return _translate(translator, read(), write, out, config, window, settings)
+        return _write(translate_cells(translator, read(), window=window, **how), write, out, window)
     except DataError as error:
         if error.origin.file != "input":
             raise
-        origin = waiting[(error.origin.line - 1) % window].origin
+        origin = waiting[error.origin.line - 1 - done].origin
         raise DataError(origin, error.reason, error.particulars, SHORTEN) from error
 
 
-def _translate(
-    translator: Translator,
-    lines: Iterable[str],
-    write: Callable[[int, Translation], None],
-    out: TextIO,
-    decoding: DecodeConfig,
-    window: int,
-    settings: StreamSettings,
+def _write(
+    stream: Iterable[Translation], write: Callable[[int, Translation], None], out: TextIO, window: int
 ) -> LineCounts:
     blank = split = unfinished = unknown = remembered = matched = terms = count = 0
     missed: Counter[str] = Counter()
-    stream = translator.stream(lines, window=window, decoding=decoding, **settings)
     for number, translation in enumerate(stream):
         count = number + 1
         blank += translation.pieces == 0 and not translation.remembered
