@@ -4,7 +4,7 @@ GPT-2's large shape (36 layers of 1,280: 774 M weights), blocks of 1,024 tokens,
 first weights and batches, 50 steps of fresh text, losses held equal to 1e-3 before anything is timed (a model
 that learns few batches by heart jumps, and after a jump any rounding shows). One rank has nothing to share,
 so what is seen is what the machinery of cutting costs. And what the model of scale (train/scaling.py) had
-said of the whole one.
+said of both.
 """
 
 import gc
@@ -122,6 +122,11 @@ def workload(config: DecoderConfig, tokens: int) -> Workload:
         return workload_of(Decoder(config), name="", tokens=tokens, seen=LONGEST / 2)
 
 
+def off(foreseen: float, seen: float) -> str:
+    digits = 0 if foreseen > 1000 else 1
+    return f"{foreseen:,.{digits}f} ({foreseen / seen - 1:+.0%})"
+
+
 def measure(console: Console) -> Report | None:
     if not torch.cuda.is_available():
         say(console, "sharding: no NVIDIA GPU on this machine, nothing measured")
@@ -140,23 +145,27 @@ def measure(console: Console) -> Report | None:
     times = in_turns(sides, wait=torch.cuda.synchronize)
     speeds = {side: rates(STEPS * tokens, times[side]) for side in sides}
     del sides, cut, whole
-    again, _, fewest = peak(partial(made, config, ranks, cut=True, recompute=True), given, 3)
-    del again
-    expected = scaled(workload(config, tokens), Cluster())
+    _, _, fewest = peak(partial(made, config, ranks, cut=True, recompute=True), given, 3)
+    work = workload(config, tokens)
+    said = {
+        "whole": scaled(work, Cluster()),
+        "cut": scaled(work, Cluster(), fsdp="yes"),
+        "recomputed": scaled(work, Cluster(), fsdp="yes", recomputed=True),
+    }
+    room = {name: each.memory.total / 2**30 for name, each in said.items()}
     what = {"work": "GPT-2-large, length 1024", "peer": WHOLE}
-    seen = statistics.median(speeds[WHOLE])
-    guess = f"the model of scale expected {expected.speed:,.0f} and was {expected.speed / seen - 1:+.0%} off"
-    room = (
-        f"expected {expected.memory.total / 2**30:.1f}, {expected.memory.total / 2**30 / most - 1:+.0%} off"
-    )
+    fast = {side: statistics.median(speeds[side]) for side in speeds}
+    guess = f"foreseen {off(said['cut'].speed, fast['cut'])}, whole {off(said['whole'].speed, fast[WHOLE])}"
+    full = f"foreseen {off(room['cut'], own)} GiB, whole {off(room['whole'], most)}"
     rows: list[Row] = [
         compared(
             speeds["cut"], speeds[WHOLE], **what, setting="bfloat16", unit="tokens/s",
             notes=f"{LOSSES} losses within {far:.1g}; {guess}",
         ),
-        compared([own], [most], **what, setting="memory", unit="GiB at most", notes=room),
+        compared([own], [most], **what, setting="memory", unit="GiB at most", notes=full),
         compared(
-            [fewest], [most], **what, setting="memory, activation_checkpointing", unit="GiB at most"
+            [fewest], [most], **what, setting="memory, activation_checkpointing", unit="GiB at most",
+            notes=f"foreseen {off(room['recomputed'], fewest)} GiB",
         ),
     ]  # fmt: skip
     machine = torch.cuda.get_device_name()

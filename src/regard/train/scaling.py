@@ -3,7 +3,8 @@
     compute       tokens of a rank x flops / (share of the chip x CEILING), as measured on one GPU
     update        UPDATE x weights of a rank / speed of the memory
     whole         (DDP) step = compute + update + 2 c(4 N): gradients are added up when all are there
-    cut           (FSDP) step = max(compute, c(2 B) + c(2 B) + c(4 N) + c(4 E)) + update
+    cut           (FSDP) step = max(compute / CUT, c(2 B) + c(2 B) + c(4 N) + c(4 E)) + update / CUT
+                  CUT is what cutting by itself was measured to leave of the speed, on one GPU;
                   B weights inside of layers, gathered twice in bfloat16; E those outside, once in float32;
                   N = B + E gradients; gathered while the layers before are computed
 
@@ -16,10 +17,10 @@ Link speeds are those of data sheets; USED and DELAY are assumed, not measured.
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from regard.settings.training import AverageConfig
-from regard.train.measured import CEILING, MEMORY_SPEED, UPDATE, expected_share
+from regard.train.measured import CEILING, CUT, MEMORY_SPEED, UPDATE, expected_share
 from regard.train.workload import WORKSPACE, Workload
 
 USED = 0.8
@@ -71,6 +72,9 @@ class Memory:
 
     weights: float
     gradients: float
+    fresh: bool = False
+    """There are no gradients when a step begins, and they come as activations go: of what is cut, if a rank
+    has one batch a step."""
     optimizer: float
     """With the averages."""
     gathered: float
@@ -83,8 +87,9 @@ class Memory:
 
     @property
     def total(self) -> float:
-        training = self.gathered + self.activations
-        return self.weights + self.gradients + self.optimizer + max(training, self.validating)
+        one, other = self.gradients, self.activations
+        training = self.gathered + (max(one, other) if self.fresh else one + other)
+        return self.weights + self.optimizer + max(training, self.validating)
 
 
 def memory_of(
@@ -92,10 +97,12 @@ def memory_of(
     way: Way,
     ranks: int,
     *,
+    parts: int = 1,
     average: AverageConfig | None = None,
     recomputed: bool = False,
     offloaded: bool = False,
 ) -> Memory:
+    """`parts` are the batches of a rank in each step."""
     average = average or AverageConfig()
     averages = {"ema": 1, "last": average.last, "none": 0}[average.kind] + bool(average.start)
     own = 1 if way == "ddp" else ranks
@@ -108,6 +115,7 @@ def memory_of(
     return Memory(
         weights=4 * work.parameters * kept,
         gradients=4 * work.trained * kept,
+        fresh=way == "fsdp" and parts == 1,
         optimizer=4 * (2 + averages) * work.trained * kept,
         gathered=gathered,
         activations=work.activations(recomputed=recomputed) + work.scores + WORKSPACE,
@@ -128,6 +136,7 @@ class Scaled:
     compute: float
     """Seconds of a step."""
     update: float
+    """Of it, where that is done on the GPU."""
     talking: float
     """Seconds of a step in which data is under way; of what is cut, while others are computed."""
     share: float
@@ -179,10 +188,12 @@ def scaled(
     way: Way = "fsdp" if cut else "ddp"
     memory = whole
     if way == "fsdp":
-        memory = memory_of(work, way, ranks, average=average, recomputed=recomputed, offloaded=offloaded)
+        kept: dict[str, Any] = {"average": average, "recomputed": recomputed, "offloaded": offloaded}
+        memory = memory_of(work, way, ranks, parts=parts, **kept)
     share = expected_share(work)
     again = 4 / 3 if recomputed else 1.0
-    compute = parts * work.tokens * work.flops * again / (share * CEILING)
+    own, left = (1, 1.0) if way == "ddp" else (ranks, CUT)
+    compute = parts * work.tokens * work.flops * again / (share * CEILING * left)
     talking = 0.0
     if ranks > 1 and way == "ddp":
         talking = 2 * cluster.passing(4 * work.trained)
@@ -190,7 +201,6 @@ def scaled(
         layers = len(work.layers) or 1
         each = 2 * cluster.passing(2 * work.body / layers) + cluster.passing(4 * work.body / layers)
         talking = parts * (layers * each + 2 * cluster.passing(4 * work.beside))
-    own = 1 if way == "ddp" else ranks
     return Scaled(
         work=work,
         cluster=cluster,
@@ -198,7 +208,7 @@ def scaled(
         memory=memory,
         parts=parts,
         compute=compute,
-        update=UPDATE * work.trained / own / cluster.memory_speed,
+        update=0.0 if offloaded else UPDATE * work.trained / own / cluster.memory_speed / left,
         talking=talking,
         share=share,
     )

@@ -34,6 +34,8 @@ def outlook(job: Job, cluster: Cluster, budget: float | None = None) -> Iterator
     yield from _memory(found, config.fsdp)
     yield from _speed(found)
     yield from _links(found)
+    if config.cpu_offload:
+        yield "# train.cpu_offload: the update on the host, and the way there, are not in these times"
     yield _lasts(found, config.steps * found.tokens, f"{config.steps:,} steps of this recipe")
     wanted = CHINCHILLA * found.work.parameters if budget is None else budget
     why = f"{CHINCHILLA} for each weight, after Chinchilla" if budget is None else "as given"
@@ -45,6 +47,7 @@ def _memory(found: Scaled, chosen: str) -> Iterator[str]:
     way = {"ddp": "every rank has the whole model (DDP)", "fsdp": "the model is cut over ranks (FSDP)"}
     kinds = ("weights", "gradients", "optimizer", "gathered", "activations")
     each = ", ".join(f"{kind} {getattr(memory, kind) / GIB:.2f}" for kind in kinds if getattr(memory, kind))
+    each += "; gradients come as activations go" if memory.fresh else ""
     yield f"# train.fsdp={chosen}: {way[found.way]}; {memory.total / GIB:.1f} GiB of {room / GIB:.0f}: {each}"
     if not found.fits:
         yield (
