@@ -14,13 +14,14 @@ from regard.documents.base import Result
 from regard.documents.job import LOST
 from regard.documents.registry import open_document
 from regard.documents.xmltree import read_xml
-from regard.memory import Match, Recall, Segment
+from regard.memory import Glossary, Match, Recall, Segment
 from regard.memory.documents import segments_of
 from regard.tasks.translation.documents import TOO_LONG, Carrier, Plan, report_of
+from regard.tasks.translation.glossary import Holding
 from regard.tasks.translation.result import Translation
 from regard.text.terms import Terms
 from tests.documents import made
-from tests.documents.standin import StandIn, careless, same, upper
+from tests.documents.standin import Linked, StandIn, careless, same, upper
 
 TAG = re.compile(r"<[^<>]*>")
 ESCAPED = [re.escape(each) for each in sorted({*made.PLACEHOLDERS, "{who}"}, key=len, reverse=True)]
@@ -189,16 +190,89 @@ def test_memories_terms_and_flags_have_their_place():
     ]
 
 
-def test_what_a_memory_has_is_written_as_the_file_writes_it_and_only_where_there_are_no_tags():
-    unit = "<trans-unit id='{}'><source>{}</source></trans-unit>"
-    body = unit.format(1, "a &amp; b") + unit.format(2, "a &amp; <g id='1'>b</g>")
-    raw = f"<xliff version='1.2'><file source-language='en'><body>{body}</body></file></xliff>".encode()
+UNITS = "<xliff version='1.2'><file source-language='en'><body>{}</body></file></xliff>"
+UNIT = "<trans-unit id='{}'><source>{}</source></trans-unit>"
+
+
+def units(*sources):
+    body = "".join(UNIT.format(number, source) for number, source in enumerate(sources))
+    return open_document("a.xlf", UNITS.format(body).encode())
+
+
+def test_what_a_memory_has_is_written_as_the_file_writes_it_and_tags_go_where_its_words_went():
     memory = Recall(lambda text: [Match(text, "c < d", 100, "en", "de")])
-    found = carried(open_document("a.xlf", raw), upper, memory=memory)
-    assert [(each.text, each.origin) for each in found] == [
-        ("c &lt; d", "memory"),
-        ("A &amp; <g id='1'>B</g>", "model"),
+    found = carried(units("a &amp; b", "a &amp; <g id='1'>b</g>"), upper, memory=memory)
+    assert [(each.text, each.origin, each.draft) for each in found] == [
+        ("c &lt; d", "memory", False),
+        ("c &lt; <g id='1'>d</g>", "memory", True),
     ]
+
+
+def test_tags_are_put_into_what_a_memory_has_by_the_links_of_its_words():
+    class Swapping(StandIn):
+        def align(self, source, target, **languages):
+            return Linked(((0, 1), (1, 0)))
+
+    memory = Recall(lambda text: [Match(text, "Haus altes", 100, "en", "de")])
+    ((found,),) = Carrier(Swapping(upper), memory=memory).translate([units("<g id='1'>old</g> house")])
+    assert found.text == "Haus <g id='1'>altes</g>"
+
+
+def test_all_lines_of_a_message_may_come_from_a_memory_but_not_some():
+    known = {"one": "eins", "two": "zwei"}
+    memory = Recall(lambda text: [Match(text, known[text], 100, "en", "de")] if text in known else [])
+    text = b'msgid "one\\ntwo"\nmsgstr ""\n\nmsgid "two\\nthree"\nmsgstr ""\n'
+    found = carried(open_document("a.po", text), upper, memory=memory)
+    assert [(each.text, each.origin) for each in found] == [("eins\nzwei", "memory"), ("TWO\nTHREE", "model")]
+
+
+def test_a_model_is_given_near_matches_and_the_report_lists_the_best():
+    given = []
+
+    class Reading(StandIn):
+        def stream(self, lines, *, memory, **settings):
+            for each in super().stream(lines, **settings):
+                matches = tuple(memory.search(each.source))
+                given.append([match.score for match in matches])
+                yield replace(each, matches=matches, match_given=bool(matches))
+
+    def search(text):
+        near = [Match("the old river", "der alte Fluss", 66, "en", "de")] if "river" in text else []
+        return near + [Match("a river", "ein Fluss", 50, "en", "de")] * bool(near)
+
+    opened = units("the <g id='1'>river</g>", "the house")
+    (results,) = Carrier(Reading(upper), memory=Recall(search)).translate([opened])
+    assert given == [[66, 50], []]
+    assert report_of("a.xlf", opened, results).near == [
+        {
+            "line": 1,
+            "key": opened.segments[0].key,
+            "score": 66,
+            "source": "the old river",
+            "target": "der alte Fluss",
+            "given": True,
+        }
+    ]
+
+
+def test_the_report_says_what_became_of_terms_and_which_are_missed_where():
+    class Held(StandIn):
+        def stream(self, lines, **settings):
+            holding = Holding(settings["glossary"].terms)
+            return (holding.looked_at(each) for each in super().stream(lines, **settings))
+
+    glossary = Glossary.of({"river": "RIVER", "house": "Haus", "dog": "Dackel"})
+    memory = Recall(lambda text: [Match(text, "Hund", 100, "en", "de")] if text == "dog" else [])
+    opened = units("the river and the %(house)s", "the house", "dog")
+    carrier = Carrier(Held(upper), memory=memory, settings={"glossary": glossary})
+    report = report_of("a.xlf", opened, carrier.translate([opened])[0])
+    assert report.terms == {"model": 1, "missed": 2}
+    assert [(each["flags"], each["terms"]) for each in report.flagged] == [
+        (["term"], [{"source": "house", "target": "Haus", "how": "missed"}]),
+        (["term"], [{"source": "dog", "target": "Dackel", "how": "missed"}]),
+    ]
+    assert report.line().endswith("1 from memory, 2 by the model, 2 flagged, 2 terms missed")
+    assert json.loads(json.dumps(report.to_dict()))["terms"] == {"model": 1, "missed": 2}
 
 
 def test_a_placeholder_that_the_model_loses_is_put_back_and_flagged():

@@ -9,8 +9,8 @@ translations back.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
 
 from regard.text.markup import Block
 
@@ -64,6 +64,8 @@ class Result:
     forms: tuple[str, ...] = ()
     """Of a plural that is taken over: its translation in each form of the language; `text` where one is
     empty."""
+    told: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """What a report says of it besides; no file does."""
 
     @property
     def draft(self) -> bool:
@@ -78,7 +80,8 @@ def as_it_is(segment: Segment, result: Result) -> bool:
 
 
 class Opened(Protocol):
-    """A file that has been read. It may have `notes`, once it is written: lines to be said of that."""
+    """A file that has been read. Once it is written, it may have `notes`, lines to be said of that, and what
+    encoding it `became`, if that is not the one that it was read in."""
 
     segments: Sequence[Segment]
     source_language: str | None

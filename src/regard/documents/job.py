@@ -96,12 +96,12 @@ class Job:
                 self._texts.append((other.text, None))
         return True
 
-    def remember(self, text: str) -> bool:
+    def remember(self, text: str, links: Links | None = None) -> bool:
         """Take what somebody has written for exactly this text: whether it has all marks. It is not held to
         terms."""
         if not self._keeps(text) or not text.strip():
             return False
-        self._texts, self.found = [(text, None)], []
+        self._texts, self.found = [(text, links)], []
         return True
 
     def take_from(self, other: "Job") -> None:

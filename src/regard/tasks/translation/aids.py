@@ -106,11 +106,11 @@ def aided(
         found[i] = each if aids.recall is None else replace(each, matches=known[i].matches)
     for i, each in known.items():
         if each.remembered:
-            found[i] = _looked_at(each, aids)
+            found[i] = looked_at(each, aids)
     return [found[i] for i in range(len(sources))]
 
 
-def _looked_at(remembered: Translation, aids: Aids) -> Translation:
+def looked_at(remembered: Translation, aids: Aids) -> Translation:
     """What the memory has is not changed, but told of as the others are."""
     found = remembered if aids.holding is None else aids.holding.looked_at(remembered)
     if aids.flags is None:
@@ -233,11 +233,20 @@ def _flagged(
 ) -> list[Translation]:
     look = flagger(settings)
     results = [replace(each, flags=look(each.source, each.text, each)) for each in found]
-    looped = [i for i, each in enumerate(results) if "repetition" in (each.flags or ())]
+    looped = [i for i, each in enumerate(results) if is_looped(each)]
     if looped and options.decoding.no_repeat == 0:
         strict = replace(options, decoding=replace(options.decoding, no_repeat=NO_REPEAT))
         again = _held(translator, [sources[i] for i in looped], strict, None, holding)
         for i, each in zip(looped, again, strict=True):
-            own = {"repetition", *look(each.source, each.text, each)}
-            results[i] = replace(each, flags=tuple(name for name in NAMES if name in own))
+            results[i] = unlooped(each, settings)
     return results
+
+
+def is_looped(found: Translation) -> bool:
+    return "repetition" in (found.flags or ())
+
+
+def unlooped(again: Translation, settings: FlagSettings) -> Translation:
+    """One that was made again without repeats: what was wrong with it before is told all the same."""
+    own = {"repetition", *flagger(settings)(again.source, again.text, again)}
+    return replace(again, flags=tuple(name for name in NAMES if name in own))

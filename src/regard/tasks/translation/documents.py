@@ -5,9 +5,10 @@
     opened.write(results)
 
 Of each segment, the first that there is: the translation that the file has; that of an older result, first
-by its key; that of the same text elsewhere in these files; an exact match of a memory; nothing, if there are
-no words in it; the model. Segments of all files are translated together. Words are aligned only where there
-are tags to place.
+by its key; that of the same text elsewhere in these files; nothing, if there are no words in it; an exact
+match of a memory, whose tags go where its words went; the model, which is given near matches, if it was
+trained so. Segments of all files are translated together. Words are aligned only where there are tags to
+place.
 """
 
 import re
@@ -19,14 +20,16 @@ from typing import Any, Protocol
 from regard.documents.base import Opened, Result, Segment
 from regard.documents.earlier import as_written
 from regard.documents.job import LOST, Job
-from regard.memory import Recall
+from regard.memory import Match, Recall
 from regard.tasks.base.lines import WINDOW
 from regard.tasks.base.predictor import Progress
+from regard.tasks.translation.aids import Aids, looked_at, recalled
+from regard.tasks.translation.alignment import can_align, links_between
 from regard.tasks.translation.lines import SHORTEN
-from regard.tasks.translation.result import Translation
+from regard.tasks.translation.result import TermUse, Translation
 from regard.tasks.translation.translator import Translator
 from regard.text import DataError, Origin
-from regard.text.flags import FlagSettings, flagger
+from regard.text.placing import Links
 from regard.text.scanning import Syntax
 from regard.text.terms import Terms
 
@@ -43,6 +46,8 @@ TERM = "term"
 """Of one that a term of the glossary is missing in."""
 Flags = Callable[[str, str, Translation], tuple[str, ...]]
 """(what the model read, what it wrote, all of it) -> what somebody should look at."""
+FindLinks = Callable[[str, str], Links | None]
+"""(a text, its translation) -> which word came from which; None where that cannot be told."""
 
 
 @dataclass(slots=True)
@@ -60,6 +65,10 @@ class FileReport:
     copied: int = 0
     """Without words."""
     flagged: list[dict[str, Any]] = field(default_factory=list)
+    near: list[dict[str, Any]] = field(default_factory=list)
+    """The best near match of a memory, of each that the model translated, and whether it was given that."""
+    terms: dict[str, int] = field(default_factory=dict)
+    """Of the glossary: how many there are, by what became of them (`TermUse.how`)."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -73,6 +82,7 @@ class FileReport:
             (self.model, "by the model"),
             (self.copied, "without words"),
             (len(self.flagged), "flagged"),
+            (self.terms.get("missed", 0), "terms missed"),
         )
         told = ", ".join(f"{count:,} {what}" for count, what in counts if count)
         return f"{self.file}: {self.segments:,} segments, {self.words:,} words{': ' if told else ''}{told}"
@@ -103,13 +113,22 @@ class Work:
     file: str
     flags: list[str] = field(default_factory=list)
     confidence: float | None = None
+    terms: list[TermUse] = field(default_factory=list)
+    near: Match | None = None
+    """The best near match of a memory."""
+    near_given: bool = False
 
     def result(self, segment: Segment, terms: Terms | None = None) -> Result:
         text = segment.source if self.job.unchanged else self._output(segment, terms)
         flags = [*self.flags]
         if segment.longest is not None and len(_plain(text)) > segment.longest:
             flags.append(TOO_LONG)
-        return Result(text=text, origin="model", confidence=self.confidence, flags=(*dict.fromkeys(flags),))
+        told: dict[str, Any] = {"terms": tuple(self.terms)}
+        if self.near is not None:
+            own = {name: getattr(self.near, name) for name in ("score", "source", "target")}
+            told["near"] = {**own, "given": self.near_given}
+        unique = (*dict.fromkeys(flags),)
+        return Result(text=text, origin="model", confidence=self.confidence, flags=unique, told=told)
 
     def _output(self, segment: Segment, terms: Terms | None) -> str:
         if segment.block.notation is self.segment.block.notation:
@@ -131,12 +150,15 @@ class Plan:
         memory: Recall | None = None,
         terms: Terms | None = None,
         flags: Flags | None = None,
-        quality: FlagSettings | None = None,
+        aids: Aids | None = None,
+        find_links: FindLinks | None = None,
     ) -> None:
         """`before` are older results, of each document its own, if there is one; `names` are for errors.
-        `quality` is for what a memory has: what a model writes, its translator has looked at."""
+        `aids` are for what a memory has: what a model writes, its translator has looked at. `find_links`
+        tells which word of what it has came from which; without, it is not asked for texts with tags."""
         self.memory, self.terms, self.flags = memory, terms, flags
-        self._look = None if quality is None else flagger(quality)
+        self._aids, self._find_links = aids or Aids(), find_links
+        self._matches: dict[str, Sequence[Match]] = {}
         self._works: dict[tuple[Syntax, str, tuple[str, ...], int | None], Work] = {}
         self._planned: list[list[tuple[Segment, Result | Work | None]]] = []
         known = _known(documents)
@@ -157,7 +179,11 @@ class Plan:
         said = {LOST: part.bare, EMPTY: not found.text.strip(), UNFINISHED: not found.finished}
         work.flags += [flag for flag, holds in said.items() if holds]
         work.flags += found.flags or ()
-        work.flags += [TERM for use in found.terms or () if use.how == "missed"][:1]
+        work.flags += _missing(found.terms)
+        work.terms += found.terms or ()
+        work.near_given |= found.match_given
+        for best in (found.matches or ())[:1]:
+            work.near = max(work.near or best, best, key=lambda match: match.score)
         if self.flags is not None:
             work.flags += self.flags(part.view.text, found.text, found)
 
@@ -177,23 +203,54 @@ class Plan:
         parts = [*job.parts]
         if not parts:
             return Result(text=segment.source, origin="copy")
-        if self.memory is not None and (found := self._remembered(job, parts, self.memory)) is not None:
+        if (found := self._remembered(segment)) is not None:
             return found
         texts = tuple(part.view.text for part in parts)
         key = segment.block.syntax, segment.source, texts, segment.longest
         return self._works.setdefault(key, Work(job, segment, file))
 
-    def _remembered(self, job: Job, parts: Sequence[Job], memory: Recall) -> Result | None:
-        """What a memory has for exactly this text, as the file writes it. It knows no tags, so a text with
-        some is for the model."""
-        if memory.use != "exact" or len(parts) > 1 or parts[0].view.nodes:
+    def _remembered(self, segment: Segment) -> Result | None:
+        """What a memory has for exactly this text, as the file writes it. It knows no tags: where there are
+        some, they are put into what it has, and somebody has to look at that."""
+        if self.near is None or self.near.use != "exact":
             return None
-        source = parts[0].view.text
-        match = next((each for each in memory.search(source) if each.exact), None)
-        if match is None or not parts[0].remember(match.target):
-            return None
-        flags = () if self._look is None else self._look(source, match.target, None)
-        return Result(text=job.outputs()[0], origin="memory", flags=flags)
+        job = Job(segment.block)
+        tagged, flags, terms = False, list[str](), list[TermUse]()
+        for part in job.parts:
+            found = recalled(part.view.text, Recall(self._search))
+            if not found.remembered or (part.view.nodes and self._find_links is None):
+                return None
+            links = None
+            if part.view.nodes and self._find_links is not None:
+                tagged, links = True, self._find_links(found.source, found.text)
+            if not part.remember(found.text, links):
+                return None
+            looked = looked_at(found, self._aids)
+            flags += [*(looked.flags or ()), *_missing(looked.terms)]
+            terms += looked.terms or ()
+        return Result(
+            text=job.outputs()[0],
+            origin="memory",
+            flags=(*dict.fromkeys(flags),),
+            state="draft" if tagged else None,
+            told={"terms": tuple(terms)},
+        )
+
+    @property
+    def near(self) -> Recall | None:
+        """The memory as a model is given it: texts that it has are taken already, where that could be."""
+        if self.memory is None or self.memory.use != "exact":
+            return self.memory
+        return Recall(lambda text: [each for each in self._search(text) if not each.exact])
+
+    def _search(self, text: str) -> Sequence[Match]:
+        if text not in self._matches:
+            self._matches[text] = () if self.memory is None else self.memory.search(text)
+        return self._matches[text]
+
+
+def _missing(terms: Sequence[TermUse] | None) -> list[str]:
+    return [TERM for use in terms or () if use.how == "missed"][:1]
 
 
 class Carrier:
@@ -212,9 +269,13 @@ class Carrier:
         many more texts are done."""
         self.translator, self.window, self.progress = translator, window, progress
         self.settings = settings or {}
-        asked = self.settings.get("flags")
-        quality = FlagSettings() if asked is True else asked or None
-        self.plan = {"quality": quality, **plan}
+        aids = Aids.of(
+            self.settings.get("glossary"),
+            self.settings.get("inflected", True),
+            None,
+            self.settings.get("flags", False),
+        )
+        self.plan = {"aids": aids, "find_links": self._find_links, **plan}
 
     def translate(
         self,
@@ -236,15 +297,19 @@ class Carrier:
         """Those that are to be translated once more."""
         left = []
         align = [self._can_align and (all_aligned or part.aligned) for part, _ in parts]
-        for (part, work), found in zip(parts, self._stream(parts, align), strict=True):
+        for (part, work), found in zip(parts, self._stream(plan, parts, align), strict=True):
             if part.take(found):
                 plan.note(part, work, found)
             else:
                 left.append((part, work))
         return left
 
-    def _stream(self, parts: Sequence[tuple[Job, Work]], align: list[bool]) -> Iterator[Translation]:
+    def _stream(
+        self, plan: Plan, parts: Sequence[tuple[Job, Work]], align: list[bool]
+    ) -> Iterator[Translation]:
         more: Any = {"align": any(align) and align, "progress": self.progress, **self.settings}
+        if plan.near is not None:
+            more["memory"] = plan.near
         texts = [part.view.text for part, _ in parts]
         try:
             yield from self.translator.stream(texts, window=self.window, **more)
@@ -257,12 +322,13 @@ class Carrier:
 
     @cached_property
     def _can_align(self) -> bool:
-        """Not every engine can tell which word came from which; then words are taken to keep their order."""
-        try:
-            self.translator.options(align=True)
-        except ValueError:
-            return False
-        return True
+        return can_align(self.translator)
+
+    def _find_links(self, source: str, target: str) -> Links | None:
+        if not self._can_align:
+            return None
+        how = {name: self.settings.get(name) for name in ("to", "source_language")}
+        return links_between(self.translator, source, target, **how)
 
 
 class _Known:
@@ -319,11 +385,20 @@ def report_of(file: str, opened: Opened, results: Sequence[Result | None]) -> Fi
                 report.copied += 1
             case _:
                 report.model += 1
-        if result is not None and result.flags:
+        if result is None:
+            continue
+        place = {"line": segment.line, "key": segment.key}
+        terms: Sequence[TermUse] = result.told.get("terms", ())
+        for use in terms:
+            report.terms[use.how] = report.terms.get(use.how, 0) + 1
+        if near := result.told.get("near"):
+            report.near.append({**place, **near})
+        if result.flags:
             confidence = None if result.confidence is None else round(result.confidence, 4)
-            report.flagged.append(
-                {"line": segment.line, "key": segment.key, "flags": [*result.flags], "confidence": confidence}
-            )
+            flagged = {**place, "flags": [*result.flags], "confidence": confidence}
+            if missed := [asdict(use) for use in terms if use.how == "missed"]:
+                flagged["terms"] = missed
+            report.flagged.append(flagged)
     return report
 
 
