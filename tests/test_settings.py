@@ -114,6 +114,10 @@ EXCEPTIONS = {
         ("EmbedConfig.prompts", "EmbedConfig.default_prompt"),
         "what an embedder sets before texts, not the model: tests/hub/test_sentences.py",
     ),
+    **dict.fromkeys(
+        ("EmbedConfig.dimensions", "EmbedConfig.similarity"),
+        "what is made of an embedder's vectors, not the model: tests/hub/test_sentence_facts.py",
+    ),
     "PromptConfig.name": "a part of EmbedConfig.prompts",
     "PromptConfig.text": "a part of EmbedConfig.prompts",
     "TagConfig.words": "a note that the tagger reads, not the model: see head.words, in valid",

@@ -46,6 +46,7 @@ def search(
     for name in ("too_long", "prompt"):
         own.pop(name, None)
     embedder = open_embedder(model, device=device, precision=precision)
+    embedder.check_cosine()
     asked = embedder.prompt_of("query") if prompt is None else prompt
     reranker = None if rerank is None else open_reranker(rerank, device=device, precision=precision)
     count = min(top if reranker is None else max(top, candidates), len(vectors))

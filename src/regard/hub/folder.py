@@ -43,15 +43,8 @@ from regard.hub.pickles import PICKLE, read_pickled
 from regard.hub.pieces import check_specials, read_pieces, write_pieces
 from regard.hub.prompts import prompt_facts, read_prompts
 from regard.hub.reading import Problem, read_encoder, read_head, read_problem, read_scored
-from regard.hub.sentences import (
-    MODULES,
-    Activation,
-    activation_facts,
-    read_activation,
-    read_sentences,
-    write_activation,
-    write_sentences,
-)
+from regard.hub.sentence_facts import Activation, activation_facts, read_activation, write_activation
+from regard.hub.sentences import MODULES, read_sentences, write_sentences
 from regard.hub.tokens import has_tokenizer, read_tokenizer, write_tokenizer
 from regard.hub.translators import TranslatorCheckpoint
 from regard.hub.weights import canonical, check_layers, check_names, read_weights, warn_left_out, write_names

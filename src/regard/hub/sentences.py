@@ -11,15 +11,14 @@ the labels, whose names are in config.json.
     2_Dense             the inner layer (tanh or relu), where there is one
     3_Dense             the scores: a dense layer without an activation
 
-A cross-encoder scores a pair of texts: a classifier with one score, of transformers or of such modules. What
-stands behind the score (sigmoid or nothing) is in config_sentence_transformers.json, or, in older ones, in
-config.json.
+A cross-encoder scores a pair of texts: a classifier with one score, of transformers or of such modules.
+How a folder says that all this is used stands in sentence_facts.py.
 
 Modules are known by name; none is imported.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,12 +35,11 @@ from regard.hub.files import (
     write_tensors,
 )
 from regard.hub.names import DENSE, TABLES
-from regard.settings.models import ClassifyConfig, EmbedConfig, PoolConfig, PromptConfig
+from regard.hub.sentence_facts import with_facts, write_facts
+from regard.settings.models import ClassifyConfig, EmbedConfig, PoolConfig
 
 Inner = Literal["none", "tanh", "relu"]
-Activation = Literal["none", "sigmoid"]
 MODULES = "modules.json"
-_FACTS = "config_sentence_transformers.json"
 _SETTINGS = "sentence_bert_config.json"
 _POOLS: dict[str, Literal["first", "mean", "max", "last"]] = TABLES["pooling"]["modes"]
 _FLAGS: dict[str, str] = TABLES["pooling"]["flags"]
@@ -50,10 +48,6 @@ _ACTIVATIONS: dict[Inner, tuple[str, ...]] = {
     "tanh": ("torch.nn.modules.activation.Tanh", "torch.nn.Tanh"),
     "relu": ("torch.nn.modules.activation.ReLU", "torch.nn.ReLU"),
     "none": ("torch.nn.modules.linear.Identity", "torch.nn.Identity"),
-}
-_BEHIND: dict[Activation, tuple[str, ...]] = {
-    "sigmoid": ("torch.nn.modules.activation.Sigmoid", "torch.nn.Sigmoid"),
-    "none": _ACTIVATIONS["none"],
 }
 
 
@@ -91,7 +85,7 @@ def read_sentences(folder: Path) -> Sentences | None:
         ]
         head, dense = _read_head(pool, layers, "Normalize" in kinds, root / "config.json", path)
         if isinstance(head, EmbedConfig):
-            head = _with_prompts(head, folder, places[1])
+            head = with_facts(head, folder, places[1])
     lower = settings.get("do_lower_case") is True
     return Sentences(root=root, head=head, dense=dense, longest=longest, lower_case=lower, width=width)
 
@@ -196,58 +190,6 @@ def _read_dense(place: Path | None, folder: Path) -> Layer:
     return activation, width, tensors
 
 
-def _with_prompts(head: EmbedConfig, folder: Path, pooling: Path | None) -> EmbedConfig:
-    """What stands before queries and passages. Empty ones are none."""
-    path = folder / _FACTS
-    facts = read_table_if_there(path)
-    prompts, default = facts.get("prompts") or {}, facts.get("default_prompt_name")
-    if not isinstance(prompts, dict) or not all(isinstance(text, str) for text in prompts.values()):
-        raise HubError(f"{path}: prompts={prompts!r:.60} must be a table of texts by their names")
-    if default is not None and default not in prompts:
-        raise HubError(f"{path}: default_prompt_name={default!r:.60} is none of {', '.join(prompts)}")
-    own = tuple(PromptConfig(name=name, text=text) for name, text in prompts.items() if name and text)
-    include = read_table(pooling / "config.json").get("include_prompt", True) if own and pooling else True
-    if include is not True:
-        raise HubError(
-            f"{pooling}/config.json: include_prompt={include!r:.60} is not supported, only true: a prompt "
-            "counts as part of the text"
-        )
-    named = any(prompt.name == default for prompt in own)
-    return replace(head, prompts=own, default_prompt=str(default) if named else "")
-
-
-def read_activation(folder: Path, table: Mapping[str, Any], labels: int) -> Activation | None:
-    """Of a cross-encoder, behind its one score; None for any other classifier. One that says neither what
-    stands there nor what problem it solves is a cross-encoder too, as sentence-transformers has it: sigmoid.
-    `table` is config.json."""
-    facts = read_table_if_there(folder / _FACTS)
-    older = table.get("sentence_transformers")
-    older = older.get("activation_fn") if isinstance(older, dict) else None
-    named = facts.get("activation_fn") or older or table.get("sbert_ce_default_activation_function")
-    marked = named is not None or facts.get("model_type") == "CrossEncoder"
-    if labels != 1 or not (marked or table.get("problem_type") is None):
-        return None
-    found = next((kind for kind, names in _BEHIND.items() if named in (*names, None)), None)
-    if found is None:
-        known = ", ".join(names[0] for names in _BEHIND.values())
-        raise HubError(f"{folder}: activation_fn={named!r:.60} behind the score is not known, only {known}")
-    return found
-
-
-def activation_facts(activation: Activation) -> dict[str, Any]:
-    """What config.json says of it, to versions from 4 on, and to older ones."""
-    named = _BEHIND[activation][0]
-    return {
-        "sentence_transformers": {"activation_fn": named},
-        "sbert_ce_default_activation_function": named,
-    }
-
-
-def write_activation(folder: Path, activation: Activation) -> None:
-    facts = {"model_type": "CrossEncoder", "activation_fn": _BEHIND[activation][0]}
-    write_json(folder / _FACTS, {**facts, "prompts": {}, "default_prompt_name": None})
-
-
 def write_sentences(
     folder: Path,
     head: EmbedConfig | ClassifyConfig,
@@ -282,9 +224,7 @@ def write_sentences(
     ]
     write_json(folder / MODULES, listed)
     write_json(folder / _SETTINGS, {"max_seq_length": longest, "do_lower_case": False})
-    prompts, default = (head.prompts, head.default_prompt) if isinstance(head, EmbedConfig) else ((), "")
-    named = {prompt.name: prompt.text for prompt in prompts}
-    write_json(folder / _FACTS, {"prompts": named, "default_prompt_name": default or None})
+    write_facts(folder, head if isinstance(head, EmbedConfig) else None)
 
 
 def _dense_layers(head: EmbedConfig | ClassifyConfig) -> list[tuple[Inner, str]]:

@@ -65,6 +65,7 @@ def open_corpus(
     """`model` is an embedder's folder, `index` where the index is kept. Prompts are those of the model for
     what is asked and what is searched, unless others are named."""
     embedder = open_embedder(model, device=device, precision=precision)
+    embedder.check_cosine()
     if passage_prompt is None:
         passage_prompt = embedder.prompt_of("passage")
     before = embedder.prompt_text(passage_prompt)

@@ -86,6 +86,7 @@ def find(
 ) -> Found:
     """The nearest texts of each query, with the model's prompts before both; a text with the query's own id
     is none of them (`Judged.is_own`)."""
+    embedder.check_cosine()
     ids = [*judged.corpus]
     how: Any = {"dimensions": dimensions, "progress": progress}
     asked, searched = (embedder.prompt_of(side) for side in ("query", "passage"))

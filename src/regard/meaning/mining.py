@@ -86,6 +86,7 @@ def mine(
     """A row for each pair of a query and a text that answers it, in their order; none where no negative is
     left. Negatives are texts of the corpus, or of the other pairs; never the query, which may be one."""
     config = config or MiningConfig()
+    embedder.check_cosine()
     texts = [*dict.fromkeys([*corpus, *(positive for _, positive in pairs)])]
     row_of = {text: row for row, text in enumerate(texts)}
     positives: dict[str, list[int]] = {}

@@ -204,6 +204,9 @@ class PromptConfig:
     """What stands before a text: "query: "."""
 
 
+Similarity = Literal["cosine", "dot", "euclidean", "manhattan"]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EmbedConfig:
     kind: Literal["embed"] = "embed"
@@ -216,10 +219,17 @@ class EmbedConfig:
     """What may be set before a text, as the model was trained with it."""
     default_prompt: str = ""
     """The name of the prompt that is set unless another is asked for; none, if empty."""
+    dimensions: int = 0
+    """So many of a vector's first numbers are taken, unless others are asked for; 0: all."""
+    similarity: Similarity = "cosine"
+    """What its vectors were trained to be compared by."""
 
     def __post_init__(self) -> None:
+        check_choices(self)
         if self.project < 0:
             raise ValueError(f"head.project={self.project} must be 0 or more")
+        if self.dimensions < 0:
+            raise ValueError(f"head.dimensions={self.dimensions} must be 0 or more")
         names = [prompt.name for prompt in self.prompts]
         if len({*names}) < len(names) or not all(names):
             raise ValueError(f"head.prompts={names}: give each a name of its own")

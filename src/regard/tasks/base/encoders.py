@@ -12,7 +12,7 @@ from regard.config import ConfigError, to_dict
 from regard.hub import Checkpoint, is_foreign, read_folder
 from regard.hub.families import ENCODERS
 from regard.hub.reading import Problem
-from regard.hub.sentences import Activation
+from regard.hub.sentence_facts import Activation
 from regard.models.headed import Headed, HeadedConfig
 from regard.models.heads import HEADS
 from regard.settings.models import (

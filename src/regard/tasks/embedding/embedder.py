@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.config import ConfigError
 from regard.data import Packed
 from regard.models.heads import EmbedHead, Pool
 from regard.settings.models import EmbedConfig, PoolConfig
@@ -55,6 +56,8 @@ class Way:
     """What an embedder has behind its pool."""
     unit: bool
     layer: int | None
+    dimensions: int | None
+    """So many of the first numbers; None: all."""
 
 
 class Embedder(EncoderPredictor):
@@ -82,6 +85,29 @@ class Embedder(EncoderPredictor):
         """What the model was trained to read before a text, by name: {"query": "query: "}."""
         head = self.reader.model.config.head
         return {each.name: each.text for each in head.prompts} if isinstance(head, EmbedConfig) else {}
+
+    @property
+    def dimensions(self) -> int | None:
+        """So many of the first numbers of a vector are taken, unless others are asked for; None: all."""
+        head, own = self.reader.model.head, self.reader.model.config.head
+        if not (isinstance(head, EmbedHead) and isinstance(own, EmbedConfig) and own.dimensions):
+            return None
+        width = own.project or self.reader.model.config.encoder.d_model
+        return own.dimensions if own.dimensions < width else None
+
+    def check_cosine(self) -> None:
+        """Refuses a model whose vectors are to be compared by anything else. A dot product is the cosine of
+        vectors of length 1 that are taken whole."""
+        own = self.reader.model.config.head
+        if not isinstance(own, EmbedConfig) or own.similarity == "cosine":
+            return
+        if own.similarity == "dot" and own.normalised and self.dimensions is None:
+            return
+        raise ConfigError(
+            f"this model's vectors are compared by {own.similarity} (similarity_fn_name), and here only by "
+            "cosine: regard embed gives the vectors, to be compared elsewhere; or, if cosine will do, set "
+            "similarity_fn_name to cosine in config_sentence_transformers.json"
+        )
 
     def prompt_of(self, side: Side) -> str | None:
         """The name of the prompt for what is asked, or for what is searched; None where there is none."""
@@ -112,18 +138,17 @@ class Embedder(EncoderPredictor):
         """float32 [texts, width]; of a single text, [width]. What is not asked for is as the model has it.
         `prompt` is the name of one of the model's, "" for none; unless given, it is the model's default.
         `layer` counts from 0, the embedding; -1 is the last. `dimensions`: so many of the first numbers, of
-        length 1 again where the whole vector is (Matryoshka). A text longer than the model can read is cut
-        with a warning, or read in windows whose vectors are averaged."""
+        length 1 again where the whole vector is (Matryoshka); a model may have a default. A text longer than
+        the model can read is cut with a warning, or read in windows whose vectors are averaged."""
         if isinstance(texts, str):
             asked: dict[str, Any] = {"pool": pool, "normalised": normalised, "layer": layer}
             return self.embed([texts], prompt=prompt, dimensions=dimensions, too_long=too_long, **asked)[0]
-        how = self.way(pool=pool, normalised=normalised, layer=layer)
+        how = self.way(pool=pool, normalised=normalised, layer=layer, dimensions=dimensions)
         before = self.prompt_text(prompt)
         texts = [before + text for text in each_text(texts)]
         pieces = self.reader.pieces(texts, None, too_long)
         self.reader.warn_of_cuts(pieces)
-        found = self.vectors(pieces, len(texts), how, progress=progress)
-        return shortened(found, dimensions, unit=how.unit)
+        return self.vectors(pieces, len(texts), how, progress=progress)
 
     def way(
         self,
@@ -131,6 +156,7 @@ class Embedder(EncoderPredictor):
         pool: PoolKind | None = None,
         normalised: bool | None = None,
         layer: int | None = None,
+        dimensions: int | None = None,
     ) -> "Way":
         """How texts become vectors, as `embed` is asked."""
         if pool is not None and pool not in get_args(PoolKind):
@@ -140,7 +166,8 @@ class Embedder(EncoderPredictor):
         # what an embedder has behind its pool is for the last layer, pooled as it was trained
         own = isinstance(head, EmbedHead) and pool is None and layer is None
         project = cast(EmbedHead, head).project if own else None
-        return Way(self._pool(pool), project, unit, self._layer(layer))
+        dimensions = self.dimensions if own and dimensions is None else dimensions
+        return Way(self._pool(pool), project, unit, self._layer(layer), dimensions)
 
     def vectors(
         self, pieces: Sequence[Piece], texts: int, how: "Way", *, progress: Progress | None = None
@@ -155,8 +182,9 @@ class Embedder(EncoderPredictor):
         rows = self.reader.read(pieces, pooled, layer=how.layer, progress=progress)
         if not rows:
             d_model = self.reader.model.config.encoder.d_model
-            return np.zeros((0, d_model if how.project is None else how.project.out_features), np.float32)
-        return _joined(pieces, rows, texts, unit=how.unit)
+            width = d_model if how.project is None else how.project.out_features
+            return shortened(np.zeros((0, width), np.float32), how.dimensions, unit=how.unit)
+        return shortened(_joined(pieces, rows, texts, unit=how.unit), how.dimensions, unit=how.unit)
 
     encode = embed
     """By the name that sentence-transformers has for it."""

@@ -219,6 +219,7 @@ def _head(recipe: EmbedRecipe, start: Checkpoint | None) -> EmbedConfig:
     return replace(
         known,
         normalised=True,
+        similarity="cosine",
         pool=known.pool if recipe.head.pool == "auto" else PoolConfig(kind=recipe.head.pool),
         project=known.project if recipe.head.project is None else recipe.head.project,
     )

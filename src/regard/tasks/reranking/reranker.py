@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from regard.hub.sentences import Activation
+from regard.hub.sentence_facts import Activation
 from regard.models.heads import ClassifyHead
 from regard.tasks.base.encoders import open_reader
 from regard.tasks.base.faster import Precision

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from regard.hub import Checkpoint
 from regard.hub.families import ENCODERS
-from regard.hub.sentences import Activation
+from regard.hub.sentence_facts import Activation
 from regard.models.headed import Headed
 from regard.settings.models import ClassifyConfig, EmbedConfig, PoolConfig
 from regard.tasks.base.encoders import put_weights
