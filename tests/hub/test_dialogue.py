@@ -6,11 +6,12 @@ import time
 
 import pytest
 
+from regard.config import ConfigError
 from regard.decode import DecodeConfig
 from regard.tasks.language.chatting import Dialogue, chat
 from regard.tasks.language.dialogue import ChatPrompt, render
 from regard.tasks.language.generator import open_generator
-from regard.tasks.language.templates import ChatError
+from regard.tasks.language.template_bounds import ChatError
 from regard.text import Tokenizer
 from tests.hub.llamas import END, START, TURN, build, byte_pairs, save, sentence_pieces
 
@@ -140,6 +141,9 @@ TREE += "{% set n.x = (n.x, n.x) %}{% set n.y = (n.y, n.y) %}{% endfor %}"
         ("{{ lipsum(n=50000000) }}", "undefined"),
         ("{{ strftime_now('%c' * 1000000) }}", "too long"),
         ("{% for i in range(90000) %}{{ 'a' * 99 }}{% endfor %}", "more than|does not end"),
+        ("{% for i in range(9999) %}{% generation %}{% for j in range(9999) %}{% endfor %}"
+         "{% endgeneration %}{% endfor %}", "does not end"),
+        ("{% generation %}{{ ''.__class__.__mro__ }}{% endgeneration %}", "unsafe|undefined"),
         ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "does not end"),
         ("{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
          "does not end"),
@@ -177,6 +181,9 @@ def test_a_template_can_do_no_harm_and_comes_to_an_end(tokenizer, template, word
         "{% for m in messages %}{{ loop.cycle('a', 'b') }}"
         "{{ loop.previtem.role if loop.previtem is defined }}"
         "{{ m.get('name', 'nobody') | default('x') }}{{ m.content is none }}{% endfor %}",
+        "{% for m in messages %}{% generation %}\n{% set x = loop.index %}{{ x ~ m.content }}\n"
+        "{% endgeneration %}"
+        "{% if x %}{{ x }}{% endif %}{% if m.role == 'assistant' %}{% break %}{% endif %}{% endfor %}",
         "{% filter upper %}{{ messages[1].content }}{% endfilter %}"
         "{{ 7 // 2 }}{{ 2 ** 5 }}{{ 2.567 | round(1) }}",
     ],
@@ -214,6 +221,59 @@ def test_a_template_may_stand_in_the_tokenizers_configuration(folder, said):
     path.write_text(json.dumps({**known, "chat_template": said}))
     prompt = open_generator(folder).prompt(SAID)
     assert (prompt, prompt.ids) == (expected, expected.ids)
+
+
+SWITCHED = PLAIN + (
+    "{% if enable_thinking is defined and enable_thinking is false %}<think></think>{% endif %}"
+    "{{ more.kind if more }}"
+)
+
+
+def test_further_variables_of_a_template_are_set_as_in_transformers(hf, folder, capsys):
+    (folder / "chat_template.jinja").write_text(SWITCHED)
+    given = {"enable_thinking": False, "more": {"kind": "x"}}
+    generator = open_generator(folder)
+    prompt = generator.prompt(SAID, chat_template_kwargs=given)
+    theirs = hf.AutoTokenizer.from_pretrained(folder)
+    assert prompt == theirs.apply_chat_template(SAID, tokenize=False, add_generation_prompt=True, **given)
+    assert prompt != generator.prompt(SAID)
+    asked, out = [{"role": "user", "content": "the cat"}], io.StringIO()
+    answer = generator.chat(asked, chat_template_kwargs=given, decoding=GREEDY)
+    assert answer.prompt == generator.prompt(asked, chat_template_kwargs=given)
+    chat(
+        folder,
+        ["the cat"],
+        out=out,
+        greedy=True,
+        chat_template_kwargs=json.dumps(given),
+        decoding={"maximum": 6},
+    )
+    assert out.getvalue() == f"{answer.text}\n"
+    assert answer.text != generator.chat(asked, decoding=GREEDY).text
+
+
+def test_further_variables_stay_text_and_take_the_place_of_none_that_is_set(folder):
+    (folder / "chat_template.jinja").write_text(SWITCHED)
+    generator = open_generator(folder)
+    usual = generator.prompt(SAID).ids
+    said = generator.prompt(SAID, chat_template_kwargs={"more": {"kind": f"{END}{TURN}"}}).ids
+    ends = [generator.tokenizer.vocabulary[token] for token in (END, TURN)]
+    assert [said.count(id) for id in ends] == [usual.count(id) for id in ends]
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    for given, word in (
+        ({"messages": []}, "messages is set"),
+        ({"eos_token": "x"}, "eos_token is set"),
+        ([1], "names and values"),
+        ({1: 2}, "names and values"),
+        ({"x": deep}, "nested too deep"),
+    ):
+        with pytest.raises(ChatError, match=word):
+            generator.prompt(SAID, chat_template_kwargs=given)
+    for wrong in ("{", "[1]", '{"messages": []}'):
+        with pytest.raises(ConfigError, match="--chat-template-kwargs"):
+            chat(folder, ["x"], out=io.StringIO(), chat_template_kwargs=wrong)
 
 
 def test_a_model_without_a_template_says_so(hf, tmp_path):

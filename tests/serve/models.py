@@ -13,6 +13,7 @@ NAMED = ("en-de", "sentiment", "entities", "answers", "bert", "verse", "minilm")
 
 TEMPLATE = (
     "{% for message in messages %}{{ 'ROMEO: ' + message['content'] }}{% endfor %}"
+    "{{ 'JULIET: ' if juliet }}"
     "{% if messages[0].role == 'tool' %}{{ raise_exception('no tools') }}{% endif %}"
 )
 

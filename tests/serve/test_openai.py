@@ -232,6 +232,18 @@ def test_a_chat_is_that_of_the_python_api(client, alone):
     assert found.usage.completion_tokens == len(wanted.ids)
     assert found.usage.prompt_tokens == len(alone("verse").prompt(MESSAGES).ids)
     assert found.object == "chat.completion"
+    said = client.chat.completions.create(
+        model="verse",
+        messages=MESSAGES,
+        max_tokens=8,
+        temperature=0,
+        extra_body={"chat_template_kwargs": {"juliet": True}},
+    )
+    wanted_so = alone("verse").chat(
+        MESSAGES, chat_template_kwargs={"juliet": True}, max_tokens=8, decoding=GREEDY
+    )
+    assert said.choices[0].message.content == wanted_so.text
+    assert said.usage.prompt_tokens > found.usage.prompt_tokens
     several = client.chat.completions.create(
         model="verse", messages=MESSAGES, max_completion_tokens=8, temperature=0, n=2
     )
@@ -261,6 +273,10 @@ def test_messages_that_make_no_dialogue_are_refused(client):
     ):
         with pytest.raises(openai.BadRequestError, match=word):
             client.chat.completions.create(model="verse", messages=messages)
+    with pytest.raises(openai.BadRequestError, match="messages is set by regard"):
+        client.chat.completions.create(
+            model="verse", messages=MESSAGES, extra_body={"chat_template_kwargs": {"messages": []}}
+        )
     tools = [{"type": "function", "function": {"name": "f"}}]
     with pytest.raises(openai.BadRequestError, match="tools is not served"):
         client.chat.completions.create(model="verse", messages=MESSAGES, tools=tools)

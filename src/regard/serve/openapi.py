@@ -259,6 +259,7 @@ ENDPOINTS: Sequence[Endpoint] = (
             "seed": (WHOLE, "the same one gives the same answer"),
             "stream": (TRUTH, "n=1"),
             "stream_options": (OBJECT, "include_usage=true: the numbers of tokens, at the end of a stream"),
+            "chat_template_kwargs": (OBJECT, 'variables of the chat template, {"enable_thinking": false}'),
         },
         asked={
             "messages": [{"role": "user", "content": "But, soft!"}],

@@ -18,7 +18,7 @@ from regard.serve.line import RefusedError
 from regard.serve.models import Served
 from regard.tasks.embedding.embedder import shortened
 from regard.tasks.language.continuation import Written
-from regard.tasks.language.templates import ChatError
+from regard.tasks.language.template_bounds import ChatError
 
 REASONS = {"end": "stop", "stop": "stop", "length": "length"}
 TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
@@ -149,7 +149,8 @@ async def chat_completions(ask: Ask) -> Response:
         if ask.fields.get(name) not in (None, [], {}, {"type": "text"}):
             raise RefusedError(f"{name} is not served here: leave it out")
     try:
-        prompt = served.predictor.prompt(ask.fields.get("messages"))
+        variables = ask.fields.get("chat_template_kwargs")
+        prompt = served.predictor.prompt(ask.fields.get("messages"), chat_template_kwargs=variables)
     except ChatError as error:
         raise RefusedError(str(error)) from error
     ask.check_texts([prompt])

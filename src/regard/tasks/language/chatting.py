@@ -7,8 +7,9 @@ context.
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -16,6 +17,7 @@ from regard.config import ConfigError
 from regard.decode import DecodeConfig
 from regard.tasks.base.decoding import changed
 from regard.tasks.base.faster import Precision
+from regard.tasks.language.dialogue import check_variables
 from regard.tasks.language.generator import CHATTING, Generator, open_generator
 
 ROOM = 32
@@ -30,11 +32,18 @@ class Dialogue:
     """Turns, and what the model answers."""
 
     def __init__(
-        self, generator: Generator, system: str | None, decoding: DecodeConfig, *, bounded: bool = True
+        self,
+        generator: Generator,
+        system: str | None,
+        decoding: DecodeConfig,
+        *,
+        bounded: bool = True,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
         """Answers have `decoding.maximum` tokens at most or, unless they are `bounded`, what the context has
         room for."""
         self.generator, self.decoding, self.bounded = generator, decoding, bounded
+        self._prompt = partial(generator.prompt, chat_template_kwargs=chat_template_kwargs)
         self.messages: list[dict[str, str]] = []
         if system is not None:
             self.messages.append({"role": "system", "content": system})
@@ -63,7 +72,7 @@ class Dialogue:
 
     def _check_length(self, said: str) -> None:
         first = int(bool(self.messages) and self.messages[0]["role"] == "system")
-        alone = self.generator.prompt([*self.messages[:first], {"role": "user", "content": said}])
+        alone = self._prompt([*self.messages[:first], {"role": "user", "content": said}])
         longest = self.generator.longest
         if longest is not None and len(alone.ids) >= longest:
             raise TooLongError(
@@ -73,12 +82,12 @@ class Dialogue:
 
     def _fitted(self) -> Any:
         longest = self.generator.longest
-        prompt = self.generator.prompt(self.messages)
+        prompt = self._prompt(self.messages)
         first = int(self.messages[0]["role"] == "system")
         while longest is not None and len(prompt.ids) + ROOM > longest and len(self.messages) > first + 2:
             del self.messages[first : first + 2]
             self.forgotten += 2
-            prompt = self.generator.prompt(self.messages)
+            prompt = self._prompt(self.messages)
         return prompt
 
 
@@ -92,16 +101,19 @@ def chat(
     precision: Precision | None = None,
     greedy: bool = False,
     as_json: bool = False,
+    chat_template_kwargs: str | None = None,
     decoding: dict[str, Any] | None = None,
 ) -> None:
     """The messages are those of `prompt`, one turn after the other; or, where there are none, the lines of
-    standard input."""
+    standard input. `chat_template_kwargs` is JSON."""
     config = changed(CHATTING, decoding or {}, greedy=greedy)
     if config.method == "beam" or config.n_best > 1:
         raise ConfigError("a dialogue has one answer, written as it comes: leave out --beam and --n-best")
+    variables = _variables(chat_template_kwargs)
     generator = open_generator(model, device=device, precision=precision)
-    generator.prompt([{"role": "user", "content": ""}])  # whether it can
-    dialogue = Dialogue(generator, system, config, bounded="maximum" in (decoding or {}))
+    generator.prompt([{"role": "user", "content": ""}], chat_template_kwargs=variables)  # whether it can
+    bounded = "maximum" in (decoding or {})
+    dialogue = Dialogue(generator, system, config, bounded=bounded, chat_template_kwargs=variables)
     asked = not prompt and sys.stdin.isatty()
     for said in prompt or _lines(out if asked else None):
         before = dialogue.forgotten
@@ -123,6 +135,17 @@ def chat(
             sys.stderr.write(f"(the answer is cut: {_why_cut(dialogue)})\n")
         if dialogue.forgotten > before:
             sys.stderr.write(f"(the context is full: {dialogue.forgotten} messages are forgotten)\n")
+
+
+def _variables(text: str | None) -> dict[str, Any]:
+    try:
+        given = {} if text is None else json.loads(text)
+        return check_variables(given)
+    except (ValueError, RecursionError) as error:
+        example = "'{\"enable_thinking\": false}'"
+        raise ConfigError(
+            f"--chat-template-kwargs {text!r:.60}: give names and values in JSON, {example} ({error})"
+        ) from error
 
 
 def _why_cut(dialogue: Dialogue) -> str:

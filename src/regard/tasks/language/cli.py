@@ -52,6 +52,14 @@ def chat(
         str | None, typer.Option("--system", help="What the model is told before the dialogue.")
     ] = None,
     greedy: Annotated[bool, typer.Option("--greedy", help="The likeliest token each time.")] = False,
+    chat_template_kwargs: Annotated[
+        str | None,
+        typer.Option(
+            "--chat-template-kwargs",
+            metavar="JSON",
+            help="Further variables of the chat template, '{\"enable_thinking\": false}'.",
+        ),
+    ] = None,
     as_json: JsonLines = False,
     precision: Precision = None,
     device: Device = "auto",

@@ -8,7 +8,7 @@ its neighbours. Where the context is full, a text stops there, or goes on with i
 """
 
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -210,17 +210,28 @@ class Generator(Described):
         [asked] = self._encoded([prompt], [key], options)
         return self._stream(asked, options)
 
-    def prompt(self, messages: Sequence[Message]) -> ChatPrompt:
+    def prompt(
+        self, messages: Sequence[Message], *, chat_template_kwargs: Mapping[str, Any] | None = None
+    ) -> ChatPrompt:
         """Messages as the text that the model's template makes of them, up to where the answer begins. What a
-        message says stays text: no special token can be written in it."""
-        return render(self.conventions.chat_template, self._text, messages)
+        message says stays text: no special token can be written in it. `chat_template_kwargs` are further
+        variables of the template, as `{"enable_thinking": False}` of Qwen3's."""
+        template = self.conventions.chat_template
+        return render(template, self._text, messages, chat_template_kwargs=chat_template_kwargs)
 
-    def chat(self, messages: Sequence[Message], **settings: Unpack[GenerateSettings]) -> Generated:
+    def chat(
+        self,
+        messages: Sequence[Message],
+        *,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+        **settings: Unpack[GenerateSettings],
+    ) -> Generated:
         """The answer to messages, each `{"role": "user", "content": "Hello"}`, the last one the user's. As
         `generate(prompt(messages))`, but unless told otherwise by CHATTING; `stream(prompt(messages))` gives
         an answer as it comes."""
         settings.setdefault("decoding", CHATTING)
-        return self.generate(self.prompt(messages), **settings)[0]
+        prompt = self.prompt(messages, chat_template_kwargs=chat_template_kwargs)
+        return self.generate(prompt, **settings)[0]
 
     def write(
         self,

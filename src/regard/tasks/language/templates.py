@@ -3,60 +3,67 @@
 Jinja's sandbox guards what a template reaches, not what it costs: `'%50000000d' % 1`, a text that doubles in
 a loop, or loops over texts inside each other are all allowed there. So a template is compiled with a count of
 steps here: each round of a loop and each call costs some, by how much is written inside it; each operation
-costs what it reads and writes. What would be large is refused before it is made. Filters and methods are
-those that are known to keep to this (`_FILTERS`, `_METHODS`).
+costs what it reads and writes (`template_bounds`). Filters and methods are those that are known to keep to
+this (`template_calls`).
+
+    {% generation %} ... {% endgeneration %}    what the assistant writes, as in transformers; `marks` stand
+                                                around its text where they are asked for
 """
 
-import json
 import operator
-import re
-from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, Sized, ValuesView
+from collections.abc import Mapping, Sized
 from contextvars import ContextVar
-from datetime import datetime
-from functools import lru_cache, partial, wraps
-from string import Formatter
+from functools import lru_cache
 from typing import Any
 
-from jinja2 import nodes, pass_context
+from jinja2 import TemplateError, nodes, pass_context
 from jinja2.exceptions import SecurityError
-from jinja2.ext import loopcontrols
-from jinja2.runtime import LoopContext, Macro, Undefined
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.runtime import Macro, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
-LONGEST = 2**22
-"""Characters that a template may write, or make on the way."""
-LONGEST_TEMPLATE = 2**16
-"""Its own characters."""
-STEPS = 2**21
-"""That a template may take."""
-CALL = 20
-"""Steps of a call, and of a round of a loop, beside what is inside."""
-LETTERS = 16
-"""Characters that are read or written in a step."""
-WIDEST = 1024
-"""Bits of a whole number."""
-_left: ContextVar[list[int]] = ContextVar("_left")
+from regard.tasks.language.template_bounds import (
+    CALL,
+    LETTERS,
+    LONGEST,
+    LONGEST_TEMPLATE,
+    WIDEST,
+    ChatError,
+    bound,
+    cost,
+    limited,
+    read,
+    spend,
+)
+from regard.tasks.language.template_calls import (
+    FUNCTIONS,
+    METHODS,
+    as_text,
+    bounded_filters,
+    bounded_tests,
+    free,
+    percent,
+    wholly,
+)
+
+_marks: ContextVar[tuple[str, str]] = ContextVar("_marks", default=("", ""))
 
 
-class ChatError(ValueError):
-    """Messages that make no dialogue, or a template that does not work; the message says which."""
-
-
-def run(template: str, values: Mapping[str, Any]) -> str:
-    """What a template writes of these values, which are plain data."""
-    from jinja2 import TemplateError
-
-    token = _left.set([STEPS])
+def run(template: str, values: Mapping[str, Any], marks: tuple[str, str] = ("", "")) -> str:
+    """What a template writes of these values, which are plain data. `marks` are put around what it says that
+    the assistant writes."""
+    token = _marks.set(marks)
     try:
-        pieces, size = [], 0
-        for piece in _compiled(template).generate(**values):
-            size += len(piece)
-            if size > LONGEST:
-                raise ChatError(f"the chat template writes more than {LONGEST:,} characters")
-            pieces.append(piece)
-        return "".join(pieces)
+        with limited():
+            pieces, size = [], 0
+            for piece in _compiled(template).generate(**values):
+                size += len(piece)
+                if size > LONGEST:
+                    raise ChatError(f"the chat template writes more than {LONGEST:,} characters")
+                pieces.append(piece)
+            return "".join(pieces)
     except ChatError:
         raise
     except (
@@ -75,62 +82,19 @@ def run(template: str, values: Mapping[str, Any]) -> str:
             raise ChatError(f"the chat template does not end ({type(error).__name__})") from error
         raise ChatError(f"the chat template fails on these messages: {error}") from error
     finally:
-        _left.reset(token)
+        _marks.reset(token)
 
 
-def _spend(steps: int) -> None:
-    left = _left.get()
-    left[0] -= steps
-    if left[0] < 0:
-        raise ChatError(f"the chat template does not end within {STEPS:,} steps")
+class _Generation(Extension):
+    """The block that says what the assistant writes."""
 
+    tags = {"generation"}  # noqa: RUF012  # as Jinja has it
 
-def _bound(size: int) -> None:
-    if size > LONGEST:
-        raise ChatError(f"the chat template makes something larger than {LONGEST:,} characters")
-
-
-def _read(value: Any, *, plain: bool = False) -> int:
-    """The characters of a value and all that is in it, each step paid for. With `plain`, it must be data that
-    can be written out, and not too large for it."""
-    size, waiting = 0, [value]
-    while waiting:
-        each = waiting.pop()
-        match each:
-            case str():
-                size += len(each)
-                _spend(1 + len(each) // LETTERS)
-            case dict():
-                _spend(1 + len(each))
-                waiting += [*each.keys(), *each.values()]
-                size += 6 * len(each)
-            case list() | tuple():
-                _spend(1 + len(each))
-                waiting += each
-                size += 2 * len(each)
-            case int() if each.bit_length() > WIDEST:
-                raise ChatError(f"the chat template makes a number larger than {WIDEST} bits")
-            case None | int() | float() | Undefined():
-                _spend(1)
-                size += 8
-            case _ if plain:
-                raise ChatError(f"the chat template writes {type(each).__name__!r}, which is no plain data")
-            case _:
-                _spend(1)
-        if plain:
-            _bound(size)
-    return size
-
-
-def _counted(values: Iterable[Any]) -> Iterator[Any]:
-    for each in values:
-        _spend(CALL)
-        yield each
-
-
-def _listed(value: Any) -> Any:
-    """What is not there yet as a list; anything else as it is."""
-    return [*_counted(value)] if isinstance(value, Iterator | KeysView | ValuesView | ItemsView) else value
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        begin, end = (nodes.Output([_call("mark", nodes.Const(which))]) for which in (0, 1))
+        return [each.set_lineno(line) for each in (begin, nodes.Scope(body), end)]
 
 
 class _Counting(NodeTransformer):
@@ -176,8 +140,8 @@ def _looked_at(node: nodes.Expr) -> nodes.Expr:
 
 class _Bounded(ImmutableSandboxedEnvironment):
     intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%", "**"})
-    own = frozenset({"rounds", "spend", "joined", "copied", "looked_at"})
-    """What `_Counting` calls; a template has no name for any of them."""
+    own = frozenset({"rounds", "spend", "joined", "copied", "looked_at", "mark"})
+    """What `_Counting` and `_Generation` call; a template has no name for any of them."""
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         parsed = super()._parse(source, name, filename)
@@ -191,65 +155,68 @@ class _Bounded(ImmutableSandboxedEnvironment):
         owner, name = getattr(__obj, "__self__", None), getattr(__obj, "__name__", "")
         if owner is __self and name in __self.own:
             return __obj(*args)
-        _spend(CALL)
+        spend(CALL)
         if isinstance(__obj, Undefined):
             return __obj()  # which is told in Jinja's words
         if isinstance(__obj, Macro):
             return __context.call(__obj, *args, **kwargs)
         kwargs = {name: each for name, each in kwargs.items() if name not in ("_loop_vars", "_block_vars")}
-        args = tuple(map(_wholly, args))
+        args = tuple(map(wholly, args))
         for each in kwargs.values():
-            _read(each)
+            read(each)
         if any(__obj is each for each in __self.globals.values()):
             return __obj(*args, **kwargs)
-        kind = next((kind for kind in _METHODS if isinstance(owner, kind)), None)
-        if kind is None or name not in _METHODS[kind]:
+        kind = next((kind for kind in METHODS if isinstance(owner, kind)), None)
+        if kind is None or name not in METHODS[kind]:
             raise SecurityError(f"{name or type(__obj).__name__} is not safely callable")
-        guard = _METHODS[kind][name]
-        if guard is not _free:
-            _read(owner)
+        guard = METHODS[kind][name]
+        if guard is not free:
+            read(owner)
         return guard(__obj, owner, *args, **kwargs)
 
     def call_binop(self, context: Any, operator_: str, left: Any, right: Any) -> Any:
-        _spend(1)
+        spend(1)
         numbers = isinstance(left, int | float) and isinstance(right, int | float)
         if operator_ == "%" and isinstance(left, str):
-            return _percent(left, right)
+            return percent(left, right)
         if operator_ in ("*", "**") and isinstance(left, int) and isinstance(right, int):
             bits = abs(left).bit_length()
             wide = bits * abs(right) if operator_ == "**" else bits + abs(right).bit_length()
-            _bound(0 if wide <= WIDEST else LONGEST + 1)
+            bound(0 if wide <= WIDEST else LONGEST + 1)
         elif operator_ == "*" and not numbers:
             for one, times in ((left, right), (right, left)):
                 if isinstance(one, Sized) and isinstance(times, int):
-                    _bound(len(one) * abs(times))
-                    _spend(_cost(one) * abs(times))
+                    bound(len(one) * abs(times))
+                    spend(cost(one) * abs(times))
         elif operator_ == "+" and isinstance(left, Sized) and isinstance(right, Sized):
-            _bound(len(left) + len(right))
-            _spend(_cost(left) + _cost(right))
+            bound(len(left) + len(right))
+            spend(cost(left) + cost(right))
         return _BINARY[operator_](left, right)
 
     def rounds(self, values: Any, weight: int) -> list[Any]:
         """What a loop goes through; `weight` is a round's steps."""
         found = []
         for each in values:
-            _spend(weight)
+            spend(weight)
             found.append(each)
         return found
 
     def spend(self, steps: int) -> None:
-        _spend(steps)
+        spend(steps)
 
     def joined(self, *values: Any) -> str:
-        _bound(sum(_read(each, plain=True) for each in values))
+        bound(sum(read(each, plain=True) for each in values))
         return "".join(map(str, values))
 
     def copied(self, value: Any) -> Any:
-        _spend(_cost(value))
+        spend(cost(value))
         return value
 
     def looked_at(self, value: Any) -> Any:
-        return _wholly(value)
+        return wholly(value)
+
+    def mark(self, which: int) -> str:
+        return _marks.get()[which]
 
 
 _BINARY = {
@@ -263,235 +230,20 @@ _BINARY = {
 }
 
 
-def _cost(value: Any) -> int:
-    """Of a copy, without what is inside."""
-    size = len(value) if isinstance(value, Sized) else 0
-    return 1 + (size // LETTERS if isinstance(value, str) else size)
-
-
-def _percent(left: str, right: Any) -> str:
-    """`%` with widths could make anything large."""
-    given = right if isinstance(right, tuple) else (right,)
-    _read(left)
-    if re.search("%(?![sd%])", left):
-        raise ChatError(f"the chat template formats by {left!r:.60}; only %s and %d are supported")
-    _bound(len(left) + sum(_read(each, plain=True) for each in given))
-    return left % right
-
-
-def _free(method: Callable[..., Any], owner: Any, *args: Any, **kwargs: Any) -> Any:
-    """Nothing of the owner is read, but what the arguments lead to."""
-    return method(*args, **kwargs)
-
-
-def _plain(method: Callable[..., Any], owner: Any, *args: Any, **kwargs: Any) -> Any:
-    """What it gives is no larger than its owner and arguments."""
-    return method(*args, **kwargs)
-
-
-def _cut(method: Callable[..., Any], owner: str, *args: Any, **kwargs: Any) -> Any:
-    """How many pieces there will be is counted first."""
-    given = args[0] if args else kwargs.get("sep")
-    if method.__name__ == "splitlines":
-        pieces = sum(map(owner.count, "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"))
-    else:
-        pieces = owner.count(given) if isinstance(given, str) and given else len(owner) // 8
-    _spend(CALL * pieces)
-    return method(*args, **kwargs)
-
-
-def _replaced(method: Callable[..., Any], owner: str, old: str, new: str, *args: Any, **kwargs: Any) -> str:
-    _bound(len(owner) + owner.count(old) * len(new))
-    return str(method(old, new, *args, **kwargs))
-
-
-def _with_joints(method: Callable[..., Any], owner: str, parts: Any) -> str:
-    parts = [*_counted(parts)]
-    _bound(_read(parts, plain=True) + len(owner) * len(parts))
-    return str(method(parts))
-
-
-def _formatted(method: Callable[..., Any], owner: str, *args: Any, **kwargs: Any) -> str:
-    fields = [part for part in Formatter().parse(owner) if part[1] is not None]
-    if any(form or not re.fullmatch(r"\w*", name or "") for _, name, form, _ in fields):
-        raise ChatError(f"the chat template formats by {owner!r:.60}; only plain {{}} are supported")
-    largest = max((_read(each, plain=True) for each in (*args, *kwargs.values())), default=0)
-    _bound(len(owner) + largest * len(fields))
-    return str(method(*args, **kwargs))
-
-
-_LETTERS = (
-    "capitalize casefold count endswith find index isalnum isalpha isascii isdecimal isdigit islower "
-    "isnumeric isspace istitle isupper lower lstrip partition removeprefix removesuffix rfind rindex "
-    "rpartition rstrip startswith strip swapcase title upper"
-)
-_METHODS: dict[type, dict[str, Callable[..., Any]]] = {
-    str: {
-        **dict.fromkeys(_LETTERS.split(), _plain),
-        **dict.fromkeys(("split", "rsplit", "splitlines"), _cut),
-        "replace": _replaced,
-        "join": _with_joints,
-        "format": _formatted,
-    },
-    list: {"index": _plain, "count": _plain},
-    tuple: {"index": _plain, "count": _plain},
-    dict: dict.fromkeys(("get", "items", "keys", "values"), _free),
-    LoopContext: {"cycle": _free, "changed": _free},
-}
-"""What may be called, and what keeps it in bounds."""
-
-
-def _lazily(value: Any) -> Any:
-    return value if isinstance(value, Undefined) else _counted(value)
-
-
-def _wholly(value: Any) -> Any:
-    value = _listed(value)
-    _read(value)
-    return value
-
-
-def _as_text(value: Any) -> Any:
-    value = _listed(value)
-    _read(value, plain=True)
-    return value
-
-
-def _copied(value: Any) -> Any:
-    _spend(_cost(value))
-    return _listed(value)
-
-
-def _slowly(value: Any) -> Any:
-    _spend(_read(value, plain=True))
-    return value
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
-def _all(names: str, take: Callable[[Any], Any]) -> dict[str, Callable[[Any], Any]]:
-    return dict.fromkeys(names.split(), take)
-
-
-_FILTERS: dict[str, Callable[[Any], Any]] = {
-    **_all("count length first last default d items abs float int", _as_it_is),
-    **_all("list map reject rejectattr select selectattr", _lazily),
-    **_all("dictsort max min sort unique", _wholly),
-    **_all("capitalize lower safe string trim upper e escape", _as_text),
-    **_all("title urlencode", _slowly),
-    "reverse": _copied,
-}
-"""Those that may be used, and how they take their value; some more are made here."""
-_COMPARING = "in == eq equalto != ne > gt greaterthan >= ge < lt lessthan <= le lower upper"
-
-
-def _bounded(function: Callable[..., Any], take: Callable[[Any], Any]) -> Callable[..., Any]:
-    first = 1 if hasattr(function, "jinja_pass_arg") else 0
-
-    @wraps(function)
-    def filtered(*args: Any, **kwargs: Any) -> Any:
-        _spend(CALL)
-        given = [*args]
-        given[first] = take(given[first])
-        return function(*given, **kwargs)
-
-    return filtered
-
-
-def _compared(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *args: function(*map(_wholly, args))
-
-
-def _rounded(function: Callable[..., Any], value: Any, precision: int = 0, method: str = "common") -> Any:
-    if not -64 <= precision <= 64:
-        raise ChatError(f"the chat template rounds to {precision!r:.60} places")
-    return function(value, precision, method)
-
-
-def _join(value: Any, d: str = "") -> str:
-    return _with_joints(str(d).join, str(d), [str(_as_text(each)) for each in _counted(value)])
-
-
-def _replace(value: Any, old: Any, new: Any, count: int | None = None) -> str:
-    text, old, new = (str(_as_text(each)) for each in (value, old, new))
-    return _replaced(text.replace, text, old, new, -1 if count is None else count)
-
-
-def _indent(function: Callable[..., Any], value: Any, width: Any = 4, *args: Any, **kwargs: Any) -> str:
-    size = len(width) if isinstance(width, str) else width
-    _bound(len(_as_text(value)) + (value.count("\n") + 2) * size)
-    return str(function(value, width, *args, **kwargs))
-
-
-def _to_json(
-    value: Any,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    """As transformers does it: plain letters, and no HTML."""
-    value = _as_text(value)
-    pieces, size = [], 0
-    if not (indent is None or (isinstance(indent, int) and indent <= 16)):
-        raise ChatError(f"the chat template indents by {indent!r:.60}; up to 16 is supported")
-    encoder = json.JSONEncoder(
-        ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
-    )
-    for piece in encoder.iterencode(value):
-        size += len(piece)
-        _bound(size)
-        pieces.append(piece)
-    return "".join(pieces)
-
-
-def _range(*bounds: int) -> range:
-    found = range(*bounds)
-    _spend(len(found) if len(found) < STEPS else STEPS + 1)
-    return found
-
-
-def _now(form: object) -> str:
-    if len(str(form)) > 100:
-        raise ChatError("the chat template asks for the time in a form that is too long")
-    return datetime.now().strftime(str(form))
-
-
-def _refuse(why: object) -> None:
-    raise ChatError(f"the chat template refuses these messages: {why}")
-
-
 @pass_context
 def _finalize(context: Any, value: Any) -> Any:
     """With the context, so that nothing is worked out while compiling."""
-    return _as_text(value)
+    return as_text(value)
 
 
 @lru_cache(maxsize=16)
 def _compiled(template: str) -> Any:
     if len(template) > LONGEST_TEMPLATE:
         raise ChatError(f"the chat template has more than {LONGEST_TEMPLATE:,} characters")
-    environment = _Bounded(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols], optimized=False)
+    extensions = [_Generation, loopcontrols]
+    environment = _Bounded(trim_blocks=True, lstrip_blocks=True, extensions=extensions, optimized=False)
     environment.finalize = _finalize
-    made = environment.filters
-    environment.filters = {name: _bounded(made[name], take) for name, take in _FILTERS.items()}
-    own: dict[str, Callable[..., Any]] = {
-        "round": partial(_rounded, made["round"]),
-        "indent": partial(_indent, made["indent"]),
-        "join": _join,
-        "replace": _replace,
-        "tojson": _to_json,
-    }
-    environment.filters |= {name: _bounded(each, _as_it_is) for name, each in own.items()}
-    tests: dict[str, Any] = environment.tests
-    tests |= {name: _compared(tests[name]) for name in _COMPARING.split()}
-    environment.globals = {
-        "range": _range,
-        "dict": dict,
-        "namespace": Namespace,
-        "raise_exception": _refuse,
-        "strftime_now": _now,
-    }
+    environment.filters = bounded_filters(environment.filters)
+    environment.tests = bounded_tests(environment.tests)
+    environment.globals = {**FUNCTIONS}
     return environment.from_string(template)
