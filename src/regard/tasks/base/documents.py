@@ -16,6 +16,8 @@ from regard.config import check_choices
 from regard.tasks.base.files import TextFilesConfig
 from regard.tasks.base.splits import Reader, Split, Splits, check_hold_out
 from regard.text import DataError, Line, OnError, Origin, Skipped, Table, read_lines, read_table_lines
+from regard.text.records import sift
+from regard.text.remote import placed
 from regard.text.tables import Format
 
 PASSAGE = 1_000_000
@@ -106,6 +108,8 @@ class Passage:
     lines: tuple[str, ...]
     begins: bool
     """Whether it is the first of its document."""
+    origin: Origin | None = None
+    """Of a dialogue: where it stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +133,17 @@ class Survey:
 class DocumentCorpus:
     """All documents of a recipe. Reading them takes no more memory for a larger corpus."""
 
-    def __init__(self, config: DocumentsConfig, where: Path, *, blank: bool = False) -> None:
+    def __init__(
+        self,
+        config: DocumentsConfig,
+        where: Path,
+        *,
+        blank: bool = False,
+        check: Callable[[str], object] | None = None,
+    ) -> None:
         """`where` is the folder that relative paths start from. With `blank`, lines without text are kept
-        inside documents."""
-        self.config, self._blank = config, blank
+        inside documents. `check` raises a ValueError for a line that is no dialogue."""
+        self.config, self._blank, self._check = config, blank, check
         self.root = where / config.root
         self._readers: dict[Split, list[Reader[Passage]]] = {
             split: [self._reader(path) for path in self.paths(split)] for split in get_args(Split)
@@ -141,7 +152,7 @@ class DocumentCorpus:
     def paths(self, split: Split) -> list[Path]:
         """Of a folder, all files in it, in the order of their names."""
         names = {"train": self.config.train, "valid": self.config.valid, "test": self.config.test}[split]
-        return [path for name in names for path in _files(self.root / name)]
+        return [path for name in names for path in _files(placed(self.root, name))]
 
     def line_readers(self, split: Split) -> list[Callable[..., Iterator[Line]]]:
         """For each of the files, a reader of its lines, or its rows, that waits to be told what to do with
@@ -245,17 +256,31 @@ class DocumentCorpus:
                     "each row is a document: leave it out"
                 )
             return lambda **how: _rows(self._lines(path)(**how), self._blank)
+        if config.documents == "messages":
+            return lambda **how: sift(self._dialogues(self._lines(path)(**how)), **how)
         return lambda **how: self._parted(line.text for line in self._lines(path)(**how))
+
+    def _dialogues(self, lines: Iterator[Line]) -> Iterator[Passage | DataError]:
+        for line in lines:
+            if not line.text.strip():
+                continue
+            try:
+                if self._check is not None:
+                    self._check(line.text)
+            except ValueError as error:
+                yield DataError(line.origin, "no dialogue", f"({error})")
+            else:
+                yield Passage(line.text, (line.text,), begins=True, origin=line.origin)
 
     def _parted(self, lines: Iterator[str]) -> Iterator[Passage]:
         match self.config.documents:
-            case "line" | "messages":
+            case "line":
                 return (Passage(line, (line,), begins=True) for line in lines if line.strip())
             case "blank":
                 return parted(lines, lambda line: not line.strip())
             case "mark":
                 return parted(lines, lambda line: line.startswith(self.config.mark), blank=self._blank)
-            case "file":
+            case _:  # a file is one
                 return parted(lines, lambda line: False, blank=self._blank)
 
 

@@ -1,7 +1,7 @@
 """The recipe of a language model: its tables, and the values that suit its text."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from regard.config import check_choices
@@ -11,6 +11,9 @@ from regard.tasks.base.documents import DocumentsConfig, is_table
 from regard.tasks.base.recipe import Recipe, RecipeSpec, Tables
 from regard.tasks.base.suited import given, paced, plain_lists, suited_rate
 
+STARTED = {"text": (512, 1024), "messages": (1024, 2048)}
+"""Tokens of a context for a model that has learned longer ones, on a CPU and on CUDA: more cost little, and a
+dialogue should be whole. Others learn from shorter ones first."""
 RATES = {"tiny": 2e-3, "small": 1e-3, "base": 6e-4, "recurrent": 2e-3}
 STARTED_RATE = 1e-4
 
@@ -18,7 +21,8 @@ STARTED_RATE = 1e-4
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContextConfig:
     tokens: int = 256
-    """Most tokens that the model reads at once, and the size of a block of text."""
+    """The size of a block of text, and the most tokens that a new model reads at once; one that is started
+    from reads as many as before, or these if they are more."""
     across: bool = True
     """A block of text runs on over the ends of documents. false: attention stays inside a document, and each
     begins a block of its own."""
@@ -80,6 +84,11 @@ class LanguageRecipe(Recipe):
             )
 
 
+def within(recipe: LanguageRecipe, longest: int) -> LanguageRecipe:
+    """With a context that nobody has set no longer than the model reads that is started from."""
+    return replace(recipe, context=replace(recipe.context, tokens=min(recipe.context.tokens, longest)))
+
+
 def _plain(plain: dict[str, Any]) -> dict[str, Any]:
     """Unless told otherwise, a file is a document."""
     plain = plain_lists(plain)
@@ -100,14 +109,16 @@ def _suited(
     preset = given(
         plain, "model", "preset", "tiny" if not cuda else "small" if words < 50_000_000 else "base"
     )
-    context = given(plain, "context", "tokens", 256 if cuda else 128)
+    usual_contexts = STARTED.get(recipe.data.documents, STARTED["text"]) if started else (128, 256)
+    usual = usual_contexts[cuda]
+    context = given(plain, "context", "tokens", min(usual, given(plain, "batch", "tokens", usual)))
     budget = given(plain, "batch", "tokens", max(context, 16_384 if cuda else 2048))
     parts = given(plain, "batch", "parts", ranks)
     epoch = max(1.0, tokens / (budget * parts))
     epochs = (3 if cuda else 1) if started else (30 if cuda else 8)
     most = 50_000 if cuda else 4000
-    usual = int(min(most, max(200, round(epochs * epoch))))
-    steps, expected = paced(plain, usual, per_second=60 if cuda else 5)
+    wanted = int(min(most, max(200, round(epochs * epoch))))
+    steps, expected = paced(plain, wanted, per_second=60 if cuda else 5)
     log_every = max(1, min(100, expected // 50))
     again = expected > 1.5 * epoch
     schedule = given(plain, "optimizer", "schedule", "cosine")

@@ -101,6 +101,14 @@ def built(checkpoint: DecoderCheckpoint, where: Path | str, config: DecoderConfi
     return model
 
 
+def lengthened(config: DecoderConfig, longest: int) -> DecoderConfig:
+    """Rotary positions know no end: a model that learns longer texts says so."""
+    positions = config.positions
+    if positions.kind != "rotary" or longest <= positions.longest:
+        return config
+    return replace(config, positions=replace(positions, longest=longest))
+
+
 def find_start(recipe: LanguageRecipe, where: Path) -> tuple[DecoderCheckpoint | None, LanguageRecipe]:
     """What a recipe starts from, if anything, and the recipe with the path of it in full."""
     name = recipe.model.start

@@ -3,6 +3,7 @@
 loss = - sum_t log p(y_t | y_<t)
 """
 
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,10 @@ from regard.tasks.base.recipe import Written
 from regard.tasks.base.settle import settle_tokenizer
 from regard.tasks.base.splits import Split
 from regard.tasks.language.data import BlockBatch, BlockFeed, build_stream, document_bounds, learned_of
-from regard.tasks.language.dialogues import build_dialogues
+from regard.tasks.language.dialogues import Counts, build_dialogues, check_dialogue
 from regard.tasks.language.perplexity import Windows, figures, nll
-from regard.tasks.language.recipe import LanguageRecipe
-from regard.tasks.language.start import built, find_start
+from regard.tasks.language.recipe import LanguageRecipe, within
+from regard.tasks.language.start import built, find_start, lengthened
 from regard.text import Tokenizer
 from regard.train.objectives import Sums, head_loss
 from regard.train.ranks import Ranks
@@ -55,12 +56,14 @@ class LanguageLoss:
 def prepare(
     written: Written[LanguageRecipe], folder: Path, ranks: Ranks, console: Console, *, begun: bool = False
 ) -> Job:
-    corpus = DocumentCorpus(written.checked.data, written.where, blank=True)
+    corpus = DocumentCorpus(written.checked.data, written.where, blank=True, check=check_dialogue)
     survey = corpus.survey
     recipe = written.completed(
         survey.documents, survey.words, cuda=ranks.device.type == "cuda", ranks=ranks.count
     )
     start, recipe = find_start(recipe, written.where)
+    if start is not None and "tokens" not in written.plain.get("context", {}):
+        recipe = within(recipe, start.longest)
     tokenizer = settle_tokenizer(
         recipe,
         start,
@@ -73,9 +76,10 @@ def prepare(
     torch.manual_seed(recipe.train.seed)
     size = recipe.context.tokens
     if start is None:
-        model = Decoder(recipe.model.build(len(tokenizer), size))
+        longest, model = size, Decoder(recipe.model.build(len(tokenizer), size))
     else:
-        model = built(start, recipe.model.start, recipe.model.changed(start.config))
+        longest = max(size, start.longest)  # what it could read, it can still read
+        model = built(start, recipe.model.start, lengthened(recipe.model.changed(start.config), longest))
         _check_context(size, model, recipe.model.start)
     base = ""
     if recipe.model.adapter.rank:
@@ -104,6 +108,8 @@ def prepare(
     feed = BlockFeed(text["train"], recipe.batch, size=size, across=across, **sharing)
     validator = Validator(recipe, model, tokenizer, text["valid"], ranks)
     facts: dict[str, dict[str, int]] = {split: _facts(store) for split, store in text.items()}
+    counts = [Counts.of(store) for store in text.values()] if talks else []
+    refused = sum(each.refused for each in counts)
     if ranks.first:
         ends = corpus.share > 0
         train, valid = facts["train"], facts["valid"]
@@ -117,8 +123,7 @@ def prepare(
         if base:
             learning = sum(each.numel() for each in model.parameters() if each.requires_grad)
             lines.append(f"adapters of rank {recipe.model.adapter.rank}: {learning:,} parameters learn")
-        if talks and (long := _longer(text["train"], size)):
-            lines.append(f"{long:,} dialogues have more than {size} tokens, and are read in parts")
+        lines += _told(counts, text["train"], size)
         if survey.skipped.total:
             lines.append(f"left out: {survey.skipped}")
         console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
@@ -139,14 +144,14 @@ def prepare(
         root=corpus.root,
         about={
             "model": to_dict(model.config),
-            "longest": size,
+            "longest": longest,
             **(start.conventions.to_dict() if start else {}),
         },
         data={
             "files": [str(path) for path in corpus.paths("train")],
             "words": survey.words,
             **facts,
-            "skipped": survey.skipped.total,
+            "skipped": survey.skipped.total + refused,
             "why": str(survey.skipped),
         },
         **adapted,
@@ -162,9 +167,20 @@ def _check_context(size: int, model: Decoder, where: str) -> None:
         )
 
 
-def _longer(store: Store, size: int) -> int:
-    """Dialogues that no block holds."""
-    return int((np.diff(document_bounds(store)) > size + 1).sum())
+def _told(counts: Sequence[Counts], train: Store, size: int) -> Iterator[str]:
+    """Of dialogues: what is not as one might think."""
+    dialogues, examples, refused = (
+        sum(getattr(each, name) for each in counts) for name in ("dialogues", "examples", "refused")
+    )
+    if examples > dialogues:
+        yield (
+            f"{examples:,} examples of {dialogues:,} dialogues: the chat template writes an answer otherwise "
+            "when more follows, so each is an example of its own"
+        )
+    if counts and (long := int((np.diff(document_bounds(train)) > size + 1).sum())):
+        yield f"{long:,} dialogues have more than {size} tokens, and are read in parts"
+    if refused:
+        yield f"left out: {refused:,} dialogues that the chat template takes no example from"
 
 
 def _facts(store: Store) -> dict[str, int]:
