@@ -59,6 +59,18 @@ BODIES = {
     "transformer, alibi": (transformer(norm=NormConfig(place="pre")), "alibi"),
     "transformer, no positions": (transformer(), "none"),
     "transformer, modern": (MODERN, "rotary"),
+    "transformer, Qwen2's make": (
+        dataclasses.replace(
+            MODERN, attention=AttentionConfig(heads=4, kv_heads=2, bias=True, output_bias=False)
+        ),
+        "rotary",
+    ),
+    "transformer, Qwen3's make": (
+        dataclasses.replace(
+            MODERN, attention=AttentionConfig(heads=4, kv_heads=2, d_head=12, bias=False, qk_norm=True)
+        ),
+        "rotary",
+    ),
     "transformer, window": (transformer(window=2), "sinusoidal"),
     "transformer, free widths": (
         transformer(attention=AttentionConfig(heads=3, d_head=8, d_value=12)),
