@@ -269,7 +269,7 @@ def evaluate(
         typer.Option("--stride", help="Of a language model's windows, in tokens; 0: half of one."),
     ] = 0,
     context: Annotated[
-        int, typer.Option("--context", help="Of a language model: tokens of a window; 0: as in training.")
+        int, typer.Option("--context", help="Of a language model: tokens of a window; 0: all it reads.")
     ] = 0,
     scaling: Annotated[
         Literal["none", "linear", "ntk", "yarn"],
