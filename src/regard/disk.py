@@ -65,6 +65,17 @@ def replace(path: Path, save: Callable[[Path], object], *, partial: Path | None 
     sync_folder(path.parent)
 
 
+def cache_folder() -> Path:
+    """Where is kept what can be made again: compiled libraries, copies of what has an address."""
+    given = Path(os.environ.get("XDG_CACHE_HOME") or "")
+    return (given if given.is_absolute() else Path.home() / ".cache") / "regard"
+
+
+def own_partial(path: Path) -> Path:
+    """For a file that is not whole yet, a name that no other process has."""
+    return path.with_name(f"{path.name}.{os.getpid()}.partial")
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
@@ -82,6 +93,6 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str, *, partial: Path | None = None) -> None:
     """A text file, whole or not at all."""
-    replace(path, lambda partial: partial.write_text(text, encoding="utf-8"))
+    replace(path, lambda partial: partial.write_text(text, encoding="utf-8"), partial=partial)

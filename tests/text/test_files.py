@@ -211,7 +211,7 @@ def test_a_missing_file_suggests_its_neighbour(tmp_path):
     with pytest.raises(DataError, match=r"train\.de: no such file; did you mean 'train\.de\.gz'\?"):
         list(scan(tmp_path / "train.de"))
     with pytest.raises(
-        DataError, match="no such file; addresses are read by regard corpus only: copy it here"
+        DataError, match="no such file; addresses are read by regard train and regard corpus: copy it here"
     ):
         list(scan(Path("s3://bucket/train.de")))
     with pytest.raises(DataError, match="no such file; check the path"):

@@ -9,6 +9,7 @@ import codecs
 import gzip
 import io
 import lzma
+import math
 import os
 import re
 import stat
@@ -29,6 +30,9 @@ UNPACKED = "REGARD_UNPACKED"
 """In the environment: how many times its own size a compressed file may have, unpacked."""
 _TIMES, _HARMLESS = 200, 1 << 28
 """Unless it is set: text is packed to a tenth or so. Below so many bytes any size will do."""
+PASSED = "REGARD_PASSED"
+"""In the environment: how many bytes of a line that is too long are passed over, for where it ends, in what is
+no file. Unless it is set, so many as any size will do for: what goes on for longer may have no end."""
 _DEVICES = (os.devnull, "/dev/stdin", "/dev/fd/0", "/dev/tty")
 """Those that end."""
 _read_once: set[tuple[int, int]] = set()
@@ -139,6 +143,9 @@ class _Recoded(io.RawIOBase):
 
     def readable(self) -> bool:
         return True
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
 
     def readinto(self, buffer: Any) -> int:
         while not self._left:
@@ -262,7 +269,7 @@ def _open_plain(path: Path) -> io.FileIO:
         nearest = get_close_matches(path.name, beside, n=1)
         remedy = f"did you mean {nearest[0]!r}?" if nearest else "check the path"
         if _ADDRESS.match(str(path)):
-            remedy = "addresses are read by regard corpus only: copy it here, or mount it, and give its path"
+            remedy = "addresses are read by regard train and regard corpus: copy it here, and give its path"
         raise DataError(whole, "no such file", remedy=remedy) from error
     except OSError as error:
         raise DataError(whole, "cannot be opened", f"({error.strerror})", "check the path") from error
@@ -290,18 +297,26 @@ def _only_once(path: Path) -> DataError:
     return DataError(Origin(str(path)), "a pipe, which can be read only once", remedy=remedy)
 
 
+def _number(name: str, usual: float) -> float:
+    """In the environment."""
+    try:
+        return float(os.environ.get(name, usual))
+    except ValueError:
+        return usual
+
+
 class _Bounded(io.RawIOBase):
     """What a compressed file unpacks to, up to a limit: a few bytes can stand for all of a disk."""
 
     def __init__(self, stream: _Stream, path: Path, packed: int) -> None:
         self._stream, self._path, self._packed, self._read = stream, path, packed, 0
-        try:
-            self._times = float(os.environ.get(UNPACKED, _TIMES))
-        except ValueError:
-            self._times = _TIMES
+        self._times = _number(UNPACKED, _TIMES)
 
     def readable(self) -> bool:
         return True
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
 
     def readinto(self, buffer: Any) -> int:
         piece = self._stream.read(len(buffer))
@@ -371,13 +386,25 @@ def _bad_line(
     return error
 
 
+def _is_file(stream: Any) -> bool:
+    """Which has an end."""
+    try:
+        return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except OSError:  # in memory, or packed
+        return False
+
+
 def _too_long(stream: BinaryIO, start: bytes, origin: Origin, longest: int) -> LineError:
     """Pass over the rest of a line, a piece at a time."""
     size, quotes, end = len(start), start.count(b'"'), start
+    most = math.inf if _is_file(stream) else _number(PASSED, _HARMLESS)
     while not end.endswith(b"\n") and (piece := stream.readline(1 << 16)):
         size += len(piece)
         quotes += piece.count(b'"')
         end = end[-1:] + piece
+        if size > most:
+            remedy = f"is it text? if so, set {PASSED} higher"
+            raise DataError(origin, "a line without an end", f"({size:,} bytes so far)", remedy)
     size -= len(end) - len(_without_end(end))
     remedy = 'fix the file, raise longest= or pass on_error="skip"'
     error = LineError(origin, "line too long", f"({size} bytes where longest={longest})", remedy)

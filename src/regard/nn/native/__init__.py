@@ -19,16 +19,19 @@ None, and torch does the same work: tests/nn/native holds the two equal.
     CC="ccache gcc"     the compiler, with its first arguments; else cc
 
 What the compiler could not make is not tried again until it, the sources or the processor change: its message
-is kept beside the libraries.
+is kept beside the libraries. It is tried again if the compiler came to no end: it was killed, or had no time,
+memory or disk.
 
 A library that was cut short would kill the process as it is loaded, so none is loaded unseen: at its end,
 where the loader does not look, lies the hash of the rest. What is not as it was made is made anew.
 """
 
 import ctypes
+import errno
 import hashlib
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -41,7 +44,7 @@ from pathlib import Path
 
 import torch
 
-from regard.disk import is_full
+from regard.disk import cache_folder, is_full
 from regard.nn.native.structs import check, missing
 
 SOURCES = tuple(
@@ -67,6 +70,7 @@ LARGEST = 64 * 2**20
 OLD = 24 * 60 * 60
 """Seconds after which a library may go when another is made. Other versions of regard may be in use beside
 this one: what one of them has just made, or is making, stays."""
+_CUT_OFF = re.compile(r"\b[Kk]illed\b|[Oo]ut of memory|[Cc]annot allocate memory|memory exhausted")
 
 
 class NativeWarning(UserWarning):
@@ -178,12 +182,6 @@ def _seal(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def cache_folder() -> Path:
-    """Where libraries are kept."""
-    given = Path(os.environ.get("XDG_CACHE_HOME") or "")
-    return (given if given.is_absolute() else Path.home() / ".cache") / "regard"
-
-
 def _place(compiler: list[str]) -> Path:
     """Of the library for these sources and flags, this compiler and this processor. Nobody else may have put
     it there."""
@@ -221,7 +219,7 @@ def _make(compiler: list[str], path: Path) -> ctypes.CDLL:
         except (OSError, subprocess.SubprocessError) as error:
             said = error.stderr if isinstance(error, subprocess.CalledProcessError) else ""
             why = f"{shlex.join(compiler)}: {said or error}"
-            if not is_full(RuntimeError(why)):  # a disk will have room again
+            if not _is_passing(error, why):
                 kept = made.with_suffix(".failed")
                 kept.write_text(why, encoding="utf-8")
                 kept.replace(path.with_suffix(".failed"))
@@ -229,6 +227,14 @@ def _make(compiler: list[str], path: Path) -> ctypes.CDLL:
         made.replace(path)
     _remove_old(path)
     return loaded
+
+
+def _is_passing(error: Exception, why: str) -> bool:
+    """Whether another time will do better. A compiler's driver tells in words of a part that was killed."""
+    killed = isinstance(error, subprocess.CalledProcessError) and error.returncode < 0
+    short = getattr(error, "errno", None) in (errno.ENOMEM, errno.EAGAIN)
+    late = isinstance(error, subprocess.TimeoutExpired)
+    return killed or short or late or is_full(RuntimeError(why)) or bool(_CUT_OFF.search(why))
 
 
 def _remove_old(path: Path) -> None:

@@ -11,6 +11,7 @@ from regard.tasks.base.files import TextFilesConfig
 from regard.tasks.base.splits import Split, Splits, check_hold_out
 from regard.text import OnError, Question, Skipped, Table, read_questions, read_squad
 from regard.text.files import COMPRESSED
+from regard.text.remote import placed
 
 Format = Literal["squad", "tsv", "csv", "jsonl", "parquet", "arrow"]
 CANNOT = -1
@@ -87,7 +88,7 @@ class QuestionCorpus:
 
     def paths(self, split: Split) -> list[Path]:
         names = {"train": self.config.train, "valid": self.config.valid, "test": self.config.test}[split]
-        return [self.root / name for name in names]
+        return [placed(self.root, name) for name in names]
 
     def readers(self, split: Split) -> list[Callable[..., Iterator[Question]]]:
         """For each of the files, a reader that waits to be told what to do with broken questions."""

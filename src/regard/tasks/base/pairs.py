@@ -11,6 +11,7 @@ from regard.config import ConfigError, check_choices, to_dict
 from regard.tasks.base.files import TextFilesConfig
 from regard.tasks.base.splits import Split, Splits, check_hold_out
 from regard.text import OnError, Pair, Skipped, Table, read_pairs, read_table_pairs
+from regard.text.remote import placed
 from regard.text.tables import Format
 from regard.text.tmx import is_tmx, read_tmx
 
@@ -54,7 +55,8 @@ class PairFiles:
 
     def paths(self, root: Path) -> list[Path]:
         return [
-            root / name for name in ([self.table] if self.table else [str(self.source), str(self.target)])
+            placed(root, name)
+            for name in ([self.table] if self.table else [str(self.source), str(self.target)])
         ]
 
     def reader(self, root: Path, how: TextFilesConfig) -> Callable[..., Iterator[Pair]]:
@@ -62,9 +64,11 @@ class PairFiles:
         if self.table is None:
             return partial(read_pairs, *self.paths(root), encoding=how.encoding)
         if self.tmx:  # which says its encoding itself
-            return partial(read_tmx, root / self.table, source=str(self.source), target=str(self.target))
+            return partial(
+                read_tmx, placed(root, self.table), source=str(self.source), target=str(self.target)
+            )
         rows = Table(
-            path=root / self.table, format=self.format, encoding=how.encoding, separator=how.separator
+            path=placed(root, self.table), format=self.format, encoding=how.encoding, separator=how.separator
         )
         return partial(read_table_pairs, rows, source=self.source, target=self.target)
 
@@ -251,12 +255,16 @@ def _plain(item: Any) -> Any:
     return dict(zip(("source", "target", "to"), item, strict=False))
 
 
+ReadFiles = Callable[[PairFiles, Path, TextFilesConfig], Callable[..., Iterator[Pair]]]
+"""As `PairFiles.reader`: takes files, where relative paths start from, and how files are read."""
+
+
 class Corpus:
     """All pairs of a recipe."""
 
-    def __init__(self, config: PairsConfig, where: Path) -> None:
-        """`where` is the folder that relative paths start from."""
-        self.config, self._where = config, where
+    def __init__(self, config: PairsConfig, where: Path, read: ReadFiles = PairFiles.reader) -> None:
+        """`where` is the folder that relative paths start from, `read` what makes a reader of files."""
+        self.config, self._where, self._reader = config, where, read
         self.root = where / config.root
         self._splits: Splits[tuple[Pair, str | None]] = Splits(
             {split: [self._with_language(files) for files in self.files(split)] for split in get_args(Split)},
@@ -275,7 +283,7 @@ class Corpus:
 
     def readers(self, split: Split) -> list[Callable[..., Iterator[Pair]]]:
         """For each of the files, a reader that waits to be told what to do with broken lines."""
-        return [files.reader(self.root, self.config) for files in self.files(split)]
+        return [self._reader(files, self.root, self.config) for files in self.files(split)]
 
     def pairs(self, split: Split, skipped: Skipped | None = None) -> Iterator[tuple[Pair, str | None]]:
         """Each pair with its target language. Training pairs that are held out belong to `valid`."""
@@ -299,7 +307,7 @@ class Corpus:
         return None if config is None else Corpus(config, self._where)
 
     def _with_language(self, files: PairFiles) -> Callable[..., Iterator[tuple[Pair, str | None]]]:
-        read = files.reader(self.root, self.config)
+        read = self._reader(files, self.root, self.config)
         return lambda **how: ((pair, files.to) for pair in read(**how))
 
 

@@ -12,6 +12,7 @@ from regard.config import check_choices
 from regard.tasks.base.files import TextFilesConfig
 from regard.tasks.base.splits import Split, Splits, check_hold_out, digest
 from regard.text import DataError, Labelled, OnError, Origin, Skipped, Table, read_labelled
+from regard.text.remote import placed
 from regard.text.tables import Format
 
 Problem = Literal["single", "multi", "number"]
@@ -92,7 +93,7 @@ class LabelledCorpus:
 
     def paths(self, split: Split) -> list[Path]:
         names = {"train": self.config.train, "valid": self.config.valid, "test": self.config.test}[split]
-        return [self.root / name for name in names]
+        return [placed(self.root, name) for name in names]
 
     def readers(self, split: Split) -> list[Callable[..., Iterator[Labelled]]]:
         """For each of the files, a reader that waits to be told what to do with broken lines."""

@@ -11,6 +11,7 @@ from regard.tasks.base.files import TextFilesConfig
 from regard.tasks.base.splits import Split, Splits, check_hold_out
 from regard.text import OnError, Skipped, Table
 from regard.text.rankings import Ranking, read_rankings
+from regard.text.remote import placed
 from regard.text.tables import Format
 
 
@@ -81,7 +82,7 @@ class RankedCorpus:
 
     def paths(self, split: Split) -> list[Path]:
         names = {"train": self.config.train, "valid": self.config.valid, "test": self.config.test}[split]
-        return [self.root / name for name in names]
+        return [placed(self.root, name) for name in names]
 
     def readers(self, split: Split) -> list[Callable[..., Iterator[Ranking]]]:
         """For each of the files, a reader that waits to be told what to do with broken rows."""

@@ -28,6 +28,7 @@ from regard.text import (
 )
 from regard.text.columns import ConlluColumn
 from regard.text.files import COMPRESSED
+from regard.text.remote import placed
 
 Format = Literal["conll", "conllu", "jsonl", "parquet", "arrow"]
 
@@ -136,7 +137,7 @@ class TaggedCorpus:
 
     def paths(self, split: Split) -> list[Path]:
         names = {"train": self.config.train, "valid": self.config.valid, "test": self.config.test}[split]
-        return [self.root / name for name in names]
+        return [placed(self.root, name) for name in names]
 
     def readers(self, split: Split) -> list[Callable[..., Iterator[Tagged]]]:
         """For each of the files, a reader that waits to be told what to do with broken sentences."""
