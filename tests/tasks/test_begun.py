@@ -10,11 +10,13 @@ import torch
 from rich.console import Console
 from safetensors.torch import load_file
 
-from regard.config import read_table, write_toml
+from regard.config import ConfigError, read_table, write_toml
 from regard.tasks import run
 from regard.tasks.base import folder as folders
 from regard.tasks.base import job as jobs
+from regard.tasks.base.own_recipe import own_recipe, write_own_recipe
 from regard.tasks.base.recipe import given_text
+from regard.tasks.base.verify import accept, verify
 from regard.tasks.registry import as_recipe, read_recipe
 from regard.train.standing import Standing
 from tests.settings.corpora import recipes
@@ -83,6 +85,125 @@ def test_an_overwrite_that_is_killed_goes_on_with_the_new_recipe(
     fit(None, out, resume=True)
     assert same(out, tmp_path / "whole")
     assert not (out / folders.NEXT).exists()
+
+
+def interrupted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, work: Callable[[], object]) -> None:
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, stop)
+        with pytest.raises(KeyboardInterrupt):
+            work()
+
+
+@pytest.mark.parametrize(("owner", "name"), [(run, "_check"), (run, "prepare"), (folders.resume, "clear")])
+def test_an_overwrite_that_is_interrupted_while_text_is_read_was_never_asked_for(
+    owner: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = tiny.recipe(tmp_path / "corpus", train={"steps": 2})
+    new = tiny.recipe(tmp_path / "corpus", train={"steps": 2}, model={"d_ff": 48})
+    out = tmp_path / "run"
+    fit(old, out)
+    before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+    interrupted(monkeypatch, owner, name, lambda: fit(new, out, overwrite=True))
+    assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
+    outcome = fit(old, out, resume=True)
+    assert outcome.step == 2
+    assert (out / "checkpoint.safetensors").read_bytes() == before["checkpoint.safetensors"]
+
+
+def test_an_overwrite_that_is_interrupted_once_the_old_run_is_gone_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = tiny.recipe(tmp_path / "corpus", train={"steps": 2})
+    new = tiny.recipe(tmp_path / "corpus", train={"steps": 2}, model={"d_ff": 48})
+    out = tmp_path / "run"
+    fit(old, out)
+    interrupted(monkeypatch, folders, "sync_folder", lambda: fit(new, out, overwrite=True))
+    fit(None, out, resume=True)
+    assert read_table(out / "recipe.toml")["model"]["d_ff"] == 48
+
+
+def test_a_run_is_not_resumed_as_another_that_was_to_take_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = tiny.recipe(tmp_path / "corpus", train={"steps": 2})
+    new = tiny.recipe(tmp_path / "corpus", train={"steps": 2}, model={"d_ff": 48})
+    out = tmp_path / "run"
+    fit(old, out)
+    checkpoint = (out / "checkpoint.safetensors").read_bytes()
+    killed(monkeypatch, run, "prepare", lambda: fit(new, out, overwrite=True))
+    told = r"run holds checkpoint.safetensors of one run, and recipe.next.toml of another .*--overwrite"
+    with pytest.raises(ConfigError, match=told):
+        fit(old, out, resume=True)
+    assert (out / "checkpoint.safetensors").read_bytes() == checkpoint
+    (out / folders.NEXT).rename(tmp_path / "next.toml")
+    fit(old, out, resume=True)
+    assert (out / "checkpoint.safetensors").read_bytes() == checkpoint
+    (tmp_path / "next.toml").rename(out / folders.NEXT)
+    said = io.StringIO()
+    run.fit(new, out=out, device="cpu", console=Console(file=said, width=500), resume=True)
+    assert f"{out}: training starts from the beginning, by recipe.next.toml, in the place" in said.getvalue()
+    assert read_table(out / "recipe.toml")["model"]["d_ff"] == 48
+
+
+def damage(path: Path, old: str, new: str) -> None:
+    content = path.read_text(encoding="utf-8")
+    assert old in content
+    path.write_text(content.replace(old, new, 1), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [("tokenizer.json", "house", "houze"), ("recipe.toml", "\nwarmup = 5", "\nwarmup = 6")],
+)
+@pytest.mark.parametrize("given", [True, False])
+def test_a_run_goes_on_with_what_it_was_begun_with_or_with_what_was_accepted(
+    name: str, old: str, new: str, given: bool, tmp_path: Path
+) -> None:
+    plain = tiny.recipe(tmp_path / "corpus", train={"steps": 2})
+    out = tmp_path / "run"
+    fit(plain, out)
+    before = (out / "config.json").read_bytes()
+    damage(out / name, old, new)
+    with pytest.raises(folders.FolderError, match=rf"{name}: damaged: .* regard check .*run --accept"):
+        fit(plain if given else None, out, resume=True)
+    assert (out / "config.json").read_bytes() == before
+    (out / "model.safetensors").unlink()  # as before the first validation
+    accept(out)
+    fit(plain if given else None, out, resume=True)
+    assert {each.file.name for each in verify(out) if each.state == "damaged"} <= {"model.safetensors"}
+
+
+def test_a_damaged_tokenizer_of_a_run_without_a_checkpoint_is_learned_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = tiny.recipe(tmp_path / "corpus", train={"steps": 2})
+    fit(plain, tmp_path / "whole")
+    out = tmp_path / "run"
+    killed(monkeypatch, jobs, "build_trainer", lambda: fit(plain, out))
+    damage(out / "tokenizer.json", "house", "houze")
+    fit(None, out, resume=True)
+    assert same(out, tmp_path / "whole")
+    assert (out / "tokenizer.json").read_bytes() == (tmp_path / "whole" / "tokenizer.json").read_bytes()
+
+
+def test_a_changed_byte_of_a_recipe_is_found_or_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    write_own_recipe(path, "[train]\nsteps = 4\n")
+    content, refused = path.read_bytes(), 0
+    for place in range(len(content)):
+        for other in b"15x \n":
+            path.write_bytes(content[:place] + bytes([other]) + content[place + 1 :])
+            try:
+                assert read_table(own_recipe(tmp_path)) == {"train": {"steps": 4}}, (place, other)
+            except (folders.FolderError, ConfigError):
+                refused += 1
+    assert refused > 3 * len(content)
+    path.write_bytes(content + b"minutes = 5\n")
+    with pytest.raises(folders.FolderError, match=r"recipe\.toml: damaged"):
+        own_recipe(tmp_path)
 
 
 def test_a_recipe_means_the_same_in_the_folder_as_where_it_was_given(tmp_path: Path) -> None:

@@ -20,8 +20,12 @@ from safetensors.torch import load_file, save_file
 
 import regard
 from regard.config import ConfigError
+from regard.tasks import run
+from regard.tasks.base.evaluation import labelled_data, own_data
 from regard.tasks.base.folder import FolderError, read_metrics
+from regard.tasks.base.task import EvaluateOptions
 from regard.tasks.base.verify import verify
+from regard.tasks.classification.recipe import RECIPE as CLASSIFY
 from tests.tasks.folders import KINDS, READERS, edit, said, stored
 
 Spoil = Callable[[Path], object]
@@ -146,7 +150,23 @@ def test_broken_metrics_are_named_where_they_are_read(
     with pytest.raises(FolderError, match=r"metrics\.json") as caught:
         read_metrics(folder)
     assert "\n" not in str(caught.value)
-    regard.load(folder, device="cpu")  # which asks for none
+    predictor = regard.load(folder, device="cpu")  # which asks for none
+    assert "valid" not in repr(predictor)
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_a_broken_recipe_is_named_wherever_it_is_read(tmp_path: Path, how: str) -> None:
+    (tmp_path / "recipe.toml").write_text('data.train = "few.tsv"')
+    BROKEN[how](tmp_path / "recipe.toml")
+    options = EvaluateOptions(files=(Path("few.tsv"),))
+    for read in (
+        lambda: labelled_data(tmp_path, CLASSIFY, options),
+        lambda: own_data(tmp_path, CLASSIFY),
+        lambda: run.fit(None, out=tmp_path, resume=True, device="cpu"),
+    ):
+        with pytest.raises((FolderError, ConfigError), match=r"recipe\.toml") as caught:
+            read()
+        assert "\n" not in str(caught.value)
 
 
 def test_a_link_inside_the_folder_is_followed(folders: dict[str, Path], tmp_path: Path) -> None:

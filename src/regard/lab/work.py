@@ -28,7 +28,8 @@ from safetensors import safe_open
 from regard.config import ConfigError, override, read_table, to_dict
 from regard.data import fingerprint
 from regard.lab.grid import Variant
-from regard.tasks.base.folder import METRICS, WEIGHTS, write_json
+from regard.tasks.base.folder import WEIGHTS, read_metrics, write_json
+from regard.tasks.base.own_recipe import own_recipe
 from regard.tasks.base.terminal import say
 from regard.tasks.registry import read_recipe, task_of
 from regard.tasks.run import fit, prepare
@@ -293,9 +294,9 @@ def working(sizes: Mapping[str, int]) -> int:
 
 def _read(plan: Plan, *, memory: float, seconds: float) -> Run:
     folder = plan.folder
-    metrics = json.loads((folder / METRICS).read_text(encoding="utf-8"))
+    metrics = read_metrics(folder)
     log = read_log(folder)
-    recipe = read_table(folder / "recipe.toml")
+    recipe = read_table(own_recipe(folder))
     metric = metrics["metric"]
     figures = {name: float(value) for name, value in metrics["valid"].items()}
     for name, value in metrics.get("test", {}).items():

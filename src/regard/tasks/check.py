@@ -13,7 +13,7 @@ from regard.config import ConfigError, override
 from regard.tasks.base.doctor import worded
 from regard.tasks.base.files import Asked
 from regard.tasks.base.formats import FileOptions, format_of
-from regard.tasks.base.recipe import Written
+from regard.tasks.base.recipe import Written, refuse_pipes
 from regard.tasks.base.sources import Source, existing
 from regard.tasks.base.task import Task
 from regard.tasks.registry import all_tasks, as_recipe, get_task, read_recipe
@@ -55,7 +55,9 @@ def check(
             raise ConfigError(f"--valid, --test and --task are for files, and {recipe} is a recipe")
         asked = "recipe"
         settings = [*settings, *_settings(options)]
-        report = _report(read_recipe(recipe, settings), examples, vectors)
+        written = read_recipe(recipe, settings)
+        refuse_pipes(written)
+        report = _report(written, examples, vectors)
     elif pairs is not None and task is None and not settings and vectors is None:
         encoding = "utf-8" if options is None else options.encoding
         report = check_pairs(*pairs, encoding=encoding, examples=examples)

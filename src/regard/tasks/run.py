@@ -15,14 +15,15 @@ from typing import Any
 from rich.console import Console
 
 from regard.config import ConfigError, read_table
-from regard.disk import AGAIN, DiskFullError, write_text
+from regard.disk import AGAIN, DiskFullError
 from regard.nn.memory import freed_memory_kept
 from regard.tasks.ahead import Ahead, sweep
-from regard.tasks.base.folder import METRICS, NEXT, RECIPE, WEIGHTS, clear, read_metrics
+from regard.tasks.base.folder import METRICS, NEXT, RECIPE, WEIGHTS, check_tokenizer, clear, read_metrics
 from regard.tasks.base.forecast import Forecast, timed, way_of
 from regard.tasks.base.job import Job, build_trainer, text_digest, train
 from regard.tasks.base.outlook import outlook
-from regard.tasks.base.recipe import Tables, Written, given_text, recipe_text
+from regard.tasks.base.own_recipe import own_recipe, own_text, write_own_recipe
+from regard.tasks.base.recipe import Tables, Written, given_text, recipe_text, refuse_pipes
 from regard.tasks.base.task import Later
 from regard.tasks.registry import as_recipe, get_task, read_recipe
 from regard.text.doctor import render
@@ -47,14 +48,33 @@ def written_recipe(
     if recipe is None:
         if not resume:
             raise ConfigError("no recipe: name a TOML file, or resume a folder with --resume --out FOLDER")
-        recipe = folder / (NEXT if (folder / NEXT).exists() else RECIPE)
+        recipe = own_recipe(folder, NEXT if (folder / NEXT).exists() else RECIPE)
         if not recipe.exists():
             raise ConfigError(f"{folder}: nothing to resume, it has no recipe.toml; give the recipe")
     if isinstance(recipe, Mapping):
         if settings:
             raise ConfigError(f"settings {list(settings)} beside plain data: put them into it")
-        return as_recipe(recipe)
-    return read_recipe(recipe, settings)
+        written = as_recipe(recipe)
+    else:
+        written = read_recipe(recipe, settings)
+    refuse_pipes(written)
+    return written
+
+
+def _replaces(recipe: object, written: Written[Any], folder: Path) -> bool:
+    """Whether what is resumed is a run that was to take the place of the one there, and was stopped before it
+    did. It is if no recipe is named, or its own."""
+    if not (folder / NEXT).exists() or recipe is None:
+        return (folder / NEXT).exists()
+    if own_text(folder, NEXT) == given_text(written):
+        return True
+    if (last := checkpoints.find(folder)) is not None:
+        raise ConfigError(
+            f"{folder} holds {last.name} of one run, and {NEXT} of another that was to take its place; this "
+            f"recipe is not the latter's: remove {folder / NEXT} to continue the former, replace it by "
+            "--overwrite, or continue the latter by --resume without a recipe"
+        )
+    return False
 
 
 def _refuse_used(folder: Path, *, resume: bool, overwrite: bool) -> None:
@@ -86,19 +106,25 @@ def _is_again(folder: Path) -> bool:
 @contextmanager
 def _begun(written: Written[Any], folder: Path) -> Iterator[None]:
     """From here on, it is this run that is resumed. What it takes the place of is there until its text has
-    been read (`clear`), and stays if that cannot be."""
-    used = checkpoints.find(folder) is not None or (folder / WEIGHTS).exists()
+    been read (`clear`), and stays if that cannot be, or is interrupted."""
+    before = _held_there(folder)
     fresh = not any(folder.iterdir())
-    write_text(folder / NEXT, given_text(written))
-    if not used:
+    write_own_recipe(folder / NEXT, given_text(written))
+    if not any(before):
         clear(folder)
     try:
         yield
-    except Exception:
-        (folder / NEXT).unlink(missing_ok=True)
-        if fresh and [each.name for each in folder.iterdir()] == [RECIPE]:
+    except (Exception, KeyboardInterrupt) as error:
+        if _held_there(folder) == before:
+            (folder / NEXT).unlink(missing_ok=True)
+        mistaken = isinstance(error, Exception)  # who was interrupted may go on
+        if fresh and mistaken and [each.name for each in folder.iterdir()] == [RECIPE]:
             (folder / RECIPE).unlink()
         raise
+
+
+def _held_there(folder: Path) -> tuple[Path | None, bool]:
+    return checkpoints.find(folder), (folder / WEIGHTS).exists()
 
 
 def fit(
@@ -126,30 +152,37 @@ def fit(
     written = written_recipe(recipe, settings, folder, resume=resume)
     with _joined(folder, device) as ranks:
         resume = resume or not ranks.agreed(not restarted())
-        replaces = resume and (folder / NEXT).exists()
+        replaces = resume and _replaces(recipe, written, folder)
         overwrite = overwrite or replaces
         _refuse_used(folder, resume=resume, overwrite=overwrite)
         ranks = ranks.reaching(folder)
         with _held(folder) if ranks.builder else nullcontext():
             begun = ranks.share(resume and not replaces and checkpoints.find(folder) is not None)
             if resume and not begun and ranks.first:
-                said = f"{folder}: no checkpoint yet, training starts from the beginning"
-                console.print(said, highlight=False)
+                console.print(_from_the_start(folder), highlight=False, markup=False, soft_wrap=True)
             with _begun(written, folder) if ranks.builder and not begun else nullcontext():
                 if check and not begun:
                     _check(written, ranks, console, ahead)
                 if begun:
+                    if ranks.first:
+                        check_tokenizer(folder)
                     written = _as_begun(written, folder, ranks)
                 job = prepare(written, folder, ranks, console, begun=begun, ahead=ahead)
             with freed_memory_kept() if ranks.device.type == "cpu" else nullcontext():
                 return train(job, folder, console, begun=begun)
 
 
+def _from_the_start(folder: Path) -> str:
+    if checkpoints.find(folder) is None:
+        return f"{folder}: no checkpoint yet, training starts from the beginning"
+    return f"{folder}: training starts from the beginning, by {NEXT}, in the place of what is there"
+
+
 def _as_begun(written: Written[Any], folder: Path, ranks: Ranks) -> Written[Any]:
     """A recipe whose missing values are those of the run that goes on, not what suits the processes and the
     machine of today: with other batches, or another number of steps, it would be another run."""
     known = (folder / RECIPE).exists() if ranks.first else False
-    begun = ranks.share(read_table(folder / RECIPE) if known else {})
+    begun = ranks.share(read_table(own_recipe(folder)) if known else {})
     own = written.spec.suited
 
     def suited(recipe: Any, plain: Mapping[str, Any], *sizes: int, **machine: Any) -> Tables:

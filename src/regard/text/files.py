@@ -288,7 +288,7 @@ def _refuse_endless(path: Path) -> None:
 
 def refuse_pipe(path: Path) -> None:
     """For who reads a file twice: a pipe may have no end, or nobody who writes into it."""
-    if path.exists() and stat.S_ISFIFO(path.stat().st_mode):
+    if os.path.exists(path) and stat.S_ISFIFO(path.stat().st_mode):  # noqa: PTH110  # for names of any length
         raise _only_once(path)
 
 

@@ -1,7 +1,6 @@
 """What a predictor says of itself when it is printed, or shown in a notebook."""
 
 import html
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import torch
 from torch import nn
 
 from regard.nn.quantized import QuantizedLinear
-from regard.tasks.base.folder import METRICS
+from regard.tasks.base.folder import read_metrics
 
 MOST_NAMES = 8
 """Labels or languages that are listed."""
@@ -59,8 +58,8 @@ def count_parameters(model: nn.Module) -> int:
 def _metric(folder: Path) -> dict[str, str]:
     """The figure that the model was chosen by, if its folder has it."""
     try:
-        metrics = json.loads((folder / METRICS).read_text(encoding="utf-8"))
+        metrics = read_metrics(folder)
         name = metrics["metric"]
         return {str(name): f"{metrics['valid'][name]:.4g} on validation text"}
-    except (OSError, ValueError, KeyError, TypeError):  # folders of others have none, or another file
+    except (ValueError, KeyError, TypeError):  # folders of others have none, or another file
         return {}

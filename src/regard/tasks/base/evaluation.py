@@ -9,6 +9,7 @@ from rich.console import Console
 
 from regard.config import ConfigError
 from regard.tasks.base.folder import FolderError
+from regard.tasks.base.own_recipe import own_recipe
 from regard.tasks.base.recipe import RecipeSpec, read_recipe
 from regard.tasks.base.task import EvaluateOptions
 from regard.tasks.base.terminal import say
@@ -30,7 +31,7 @@ def labelled_data(
     files = [*options.files, *options.labelled]
     if not files:
         raise ConfigError("this model is measured on labelled text: give a FILE of it")
-    recipe = model / "recipe.toml"
+    recipe = own_recipe(model)
     if not recipe.exists():
         raise FolderError(
             f"{model}: no recipe.toml, which says how labelled text is written; train it with regard train"
@@ -62,7 +63,7 @@ def as_column(name: str) -> str | int:
 
 def own_data(model: Path, spec: RecipeSpec[Any]) -> Any:
     """The [data] of the recipe that trained a model."""
-    return read_recipe(model / "recipe.toml", lambda task: spec).checked.data
+    return read_recipe(own_recipe(model), lambda task: spec).checked.data
 
 
 def say_figures(console: Console, figures: Mapping[str, float]) -> None:

@@ -56,6 +56,7 @@ __all__ = [
     "WEIGHTS",
     "FolderError",
     "check_backed",
+    "check_tokenizer",
     "clear",
     "load_quantized",
     "load_weights",
@@ -145,6 +146,15 @@ def read_tokenizer(folder: Path, vocabulary: int) -> Tokenizer:
                 f"{len(tokenizer)} ids, but the model has vectors for {vocabulary}; copy it anew"
             )
     return tokenizer
+
+
+def check_tokenizer(folder: Path) -> None:
+    """Of a folder in which a run goes on: is the tokenizer the one that it began with?"""
+    if own_file(folder, CONFIG).exists():
+        read_config(folder)
+        digest = read_own_table(folder, CONFIG).get(KEY, {}).get(TOKENIZER)
+        if digest is not None:
+            read_own_text(folder, TOKENIZER, digest)
 
 
 def read_shape(folder: Path, config: Mapping[str, Any], kind: type[Shape]) -> Shape:

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from regard.config import ConfigError
 from regard.data import Packed
-from regard.disk import write_text
 from regard.models.decoder import Decoder
 from regard.nn.adapter import merge
 from regard.nn.layers import BatchNorm
@@ -35,6 +34,7 @@ from regard.tasks.base.folder import (
     write_json,
     write_weights,
 )
+from regard.tasks.base.own_recipe import write_own_recipe
 from regard.tasks.base.recipe import recipe_text
 from regard.train.curve import draw_curve
 from regard.train.objectives import Sums
@@ -222,7 +222,7 @@ def _describe(job: Job, folder: Path) -> None:
         about |= job.learned(read_metrics(folder)["valid"])
     write_config(folder, job.recipe.task, about)
     here = replace(job.recipe, data=replace(job.recipe.data, root=str(job.root.resolve())))
-    write_text(folder / RECIPE, recipe_text(here))
+    write_own_recipe(folder / RECIPE, recipe_text(here))
     write_json(folder / DATA, job.data)
 
 

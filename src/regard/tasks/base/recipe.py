@@ -8,7 +8,7 @@ gets a value that suits the size of the data and the machine, once these are kno
 folder then says everything.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar, get_type_hints
@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar, get_type_hints
 from regard.config import ConfigError, from_dict, override, read_table, to_dict, write_toml
 from regard.settings.training import AverageConfig, BatchConfig, OptimizerConfig, TrainConfig
 from regard.text import TokenizerConfig
+from regard.text.files import refuse_pipe
 
 Tables = dict[str, dict[str, Any]]
 
@@ -131,6 +132,21 @@ def _refuse_misplaced(recipe: type, name: str, keys: Iterable[str]) -> None:
         if homes:
             path = f"{name}.{key}" if name else key
             raise ConfigError(f"unknown key {path!r}; did you mean {' or '.join(map(repr, homes))}?")
+
+
+def refuse_pipes(written: Written[Any]) -> None:
+    """All text is read more than once, so none of it may come from a pipe."""
+    folder = written.where / written.checked.data.root
+    for name in _words(written.plain["data"]):
+        refuse_pipe(folder / name)
+
+
+def _words(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _words(each)
 
 
 def given_text(written: Written[Any]) -> str:

@@ -37,8 +37,10 @@ from regard.tasks.base.guards import (
     read_own_text,
 )
 from regard.tasks.base.header import check_content, read_header
+from regard.tasks.base.own_recipe import accept_recipes, has_digest
 from regard.text import Tokenizer
 from regard.train.digests import KEY
+from regard.train.resume import find
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +74,13 @@ def verify(folder: Path | str) -> list[Verified]:
         TOKENIZER: lambda: _tokenizer(folder),
         WEIGHTS: lambda: _weights(folder),
     }
-    # these change, or may be changed, after config.json is written: they have no digests
+    # these change after config.json is written, which has no digests of them
     telling = {
         METRICS: lambda: read_metrics(folder),
-        RECIPE: lambda: tomllib.loads(read_own_text(folder, RECIPE)),
         DATA: lambda: read_own_table(folder, DATA),
     }
+    if os.path.lexists(folder / RECIPE):
+        checks[RECIPE] = lambda: _recipe(folder)
     for name, read in telling.items():
         if os.path.lexists(folder / name):
             checks[name] = lambda read=read: read() is None  # type: ignore[misc]
@@ -94,17 +97,19 @@ def _adapter(folder: Path) -> list[Verified]:
 
 
 def accept(folder: Path | str) -> None:
-    """Give config.json and tokenizer.json the digests of what they are now, because they were changed on
-    purpose; and weights that have none theirs. Weights that are not what was written stay so: nobody changes
-    those by hand."""
+    """Give config.json, tokenizer.json and recipe.toml the digests of what they are now, because they were
+    changed on purpose; and weights that have none theirs. Weights that are not what was written stay so:
+    nobody changes those by hand. There may be none yet, only a run to go on with."""
     folder = _ours(Path(folder))
     config = read_own_table(folder, CONFIG)
     if config.get("format") != FORMAT:
         raise FolderError(f"{folder / CONFIG}: format {config.get('format')!r} is not known, only {FORMAT}")
     with folder_errors(folder / TOKENIZER):
         Tokenizer.parse(read_own_text(folder, TOKENIZER), folder / TOKENIZER)
+    accept_recipes(folder)
     with folder_errors(folder / WEIGHTS):
-        if not read_header(folder).digests:
+        begun = find(folder) is not None and not own_file(folder, WEIGHTS).exists()
+        if not begun and not read_header(folder).digests:
             write_weights(folder, load_file(folder / WEIGHTS))
     with folder_errors(folder / CONFIG):
         write_digested(folder, config)
@@ -143,6 +148,11 @@ def _tokenizer(folder: Path) -> bool:
     digest = digests.get(TOKENIZER) if isinstance(digests, dict) else None
     Tokenizer.parse(read_own_text(folder, TOKENIZER, digest), own_file(folder, TOKENIZER))
     return digest is not None
+
+
+def _recipe(folder: Path) -> bool:
+    tomllib.loads(read_own_text(folder, RECIPE))
+    return has_digest(folder)
 
 
 def _weights(folder: Path) -> bool:

@@ -20,6 +20,7 @@ from regard.tasks.base.decoding import changed
 from regard.tasks.base.faster import Precision
 from regard.tasks.base.formats import AS_NAMED, FileOptions
 from regard.tasks.base.outputs import Assignment, Inputs, assign, do_each
+from regard.tasks.base.own_recipe import own_recipe
 from regard.tasks.base.pairs import Corpus
 from regard.tasks.base.recipe import read_recipe
 from regard.tasks.base.task import EvaluateOptions
@@ -307,7 +308,7 @@ def examples(model: Path, device: str) -> tuple[str, list[float]]:
     """Of each validation sentence, chrF."""
     from sacrebleu.metrics.chrf import CHRF
 
-    recipe = read_recipe(model / "recipe.toml", lambda task: RECIPE).checked
+    recipe = read_recipe(own_recipe(model), lambda task: RECIPE).checked
     pairs = [
         (pair, to)
         for pair, to in Corpus(recipe.data, Path()).pairs("valid")
