@@ -20,7 +20,7 @@ test: check
 
 # at most 20 minutes; LIMIT=60m make gauntlet for more, as with MIXED=1800
 gauntlet: setup
-	timeout --foreground $(or $(LIMIT),20m) $(BIN)/python -m pytest -m long --durations=0
+	timeout --foreground --signal INT --kill-after 60s $(or $(LIMIT),20m) $(BIN)/python -m pytest -m long --durations=0
 
 check: setup
 	$(BIN)/ruff check .

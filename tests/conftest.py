@@ -1,7 +1,7 @@
 """What all tests share."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import hypothesis
@@ -32,26 +32,34 @@ hypothesis.settings.load_profile("regard")
 torch.set_num_threads(1)  # test processes run side by side: more threads would only wait for each other
 
 
-def _reports(terminalreporter: pytest.TerminalReporter) -> list[pytest.TestReport]:
-    kinds = ("passed", "failed")
-    return [each for kind in kinds for each in terminalreporter.stats.get(kind, []) if each.when == "call"]
-
-
-def _table(terminalreporter: pytest.TerminalReporter) -> None:
-    """Of the gauntlet: its tests, the cases that they tried, and how many of these failed."""
+def table_of(stats: Mapping[str, Sequence[pytest.TestReport]]) -> list[str]:
+    """Of the gauntlet: its tests, the cases that they tried, how many of these failed, and how many tests
+    were skipped. A worker that died, and what failed before or after a test, is a failure too."""
     tests: dict[str, list[int]] = {}
-    for each in sorted(_reports(terminalreporter), key=lambda report: report.nodeid):
-        told = dict(each.user_properties)
-        failed = int(each.failed)
-        row = tests.setdefault(each.nodeid.partition("[")[0].removeprefix("tests/"), [0, 0, 0])
-        for place, count in enumerate((1, told.get("cases", 1), max(told.get("failures", 0), failed))):
-            row[place] += count
-    terminalreporter.write_line("")
-    terminalreporter.write_line(f"{'tests':>7} {'cases':>9} {'failures':>9}")
-    for name, row in tests.items():
-        terminalreporter.write_line(f"{row[0]:7,} {row[1]:9,} {row[2]:9,}  {name}")
-    whole = [sum(column) for column in zip(*tests.values(), strict=True)] or [0, 0, 0]
-    terminalreporter.write_line(f"{whole[0]:7,} {whole[1]:9,} {whole[2]:9,}  in all")
+    for kind in ("passed", "failed", "error", "skipped"):
+        for each in stats.get(kind, []):
+            if kind == "passed" and each.when != "call":
+                continue
+            told = dict(each.user_properties)
+            failed = int(kind in ("failed", "error"))
+            row = tests.setdefault(each.nodeid.partition("[")[0].removeprefix("tests/"), [0, 0, 0, 0])
+            cases = 0 if kind == "skipped" else told.get("cases", 1)
+            counts = (
+                int(kind != "skipped"),
+                cases,
+                max(told.get("failures", 0), failed),
+                int(kind == "skipped"),
+            )
+            for place, count in enumerate(counts):
+                row[place] += count
+    whole = [sum(column) for column in zip(*tests.values(), strict=True)] or [0] * 4
+    return [
+        f"{'tests':>7} {'cases':>9} {'failures':>9} {'skipped':>8}",
+        *(
+            f"{row[0]:7,} {row[1]:9,} {row[2]:9,} {row[3]:8,}  {name}"
+            for name, row in [*sorted(tests.items()), ("in all", whole)]
+        ),
+    ]
 
 
 def pytest_terminal_summary(
@@ -66,7 +74,8 @@ def pytest_terminal_summary(
         if "look/browser/" in each.nodeid or "serve/test_serve_page.py" in each.nodeid
     ]
     if config.option.markexpr == "long":
-        _table(terminalreporter)
+        for line in ["", *table_of(terminalreporter.stats)]:
+            terminalreporter.write_line(line)
     for reason in {each.longrepr[2] for each in told}:
         said = reason.removeprefix("Skipped: ")
         terminalreporter.write_line(f"SKIPPED [{len(told)}] tests in a browser: {said}")

@@ -3,13 +3,15 @@
     python -m tests.gauntlet.killing TASK KILLS SAVES SEED FOLDER      prints what was found, as JSON
 
 Every run must end as the one that nobody killed: the same model, the same checkpoint, the same figures. Of
-the kills, SAVES happen while a file is being written.
+the kills, SAVES happen while a file is being written. Every other run writes a checkpoint after each step, so
+that it goes on from the midst; and the first is `regard train` itself, with all that it does beside.
 """
 
 import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -22,11 +24,13 @@ import torch
 from rich.console import Console
 from safetensors.torch import load_file
 
+from regard.config import write_toml
 from regard.tasks import run
 from tests.settings.corpora import recipes
 
 STEPS = {"steps": 8, "validate_every": 2, "log_every": 1}
 """Checkpoints are written when a run of the usual settings writes them: seldom."""
+OFTEN = {**STEPS, "save_every": 1}
 FILES = ("model.safetensors", "checkpoint.safetensors", "adapter/adapter.safetensors")
 
 
@@ -70,20 +74,29 @@ def fit(plain: dict[str, Any], folder: Path, *, slowly: bool = False) -> None:
         )
 
 
-def kill(number: int, folder: Path, after: float, *, saving: bool) -> bool:
-    """Kill it after so many seconds, and then in the midst of a save, if that is wanted; whether it lived."""
+def kill(number: int, folder: Path, after: float, *, saving: bool) -> int | None:
+    """Kill it after so many seconds, and then in the midst of a save, if that is wanted. None, or with what
+    it had ended before."""
     deadline = time.monotonic() + after
-    while time.monotonic() < deadline:
-        if os.waitpid(number, os.WNOHANG)[0]:
-            return False
-        time.sleep(0.001)
-    while saving and not any(folder.glob("*.partial")):
-        if os.waitpid(number, os.WNOHANG)[0]:
-            return False
+    while time.monotonic() < deadline or (saving and not any(folder.glob("*.partial"))):
+        there, status = os.waitpid(number, os.WNOHANG)
+        if there:
+            return os.waitstatus_to_exitcode(status)
         time.sleep(0.0005)
     os.kill(number, signal.SIGKILL)
     os.waitpid(number, 0)
-    return True
+    return None
+
+
+def prompted(recipe: Path, folder: Path) -> subprocess.Popen[bytes]:
+    """The same at a prompt, doctor and all; whatever is there already, it goes on without the recipe."""
+    given = ["--resume"] if any(folder.glob("recipe*.toml")) else [str(recipe)]
+    with (folder / "said").open("a") as said:
+        return subprocess.Popen(
+            [sys.executable, "-m", "regard", "train", *given, "--out", folder, "--device", "cpu"],
+            stdout=said,
+            stderr=said,
+        )
 
 
 def result(folder: Path) -> tuple[dict[str, Any], dict[str, float]]:
@@ -141,22 +154,38 @@ def main(task: str, kills: int, saves: int, seed: int, place: Path) -> dict[str,
     assert ended(child(lambda: fit(plain, place / "timed"))), "nobody killed it"
     took = time.monotonic() - began
     wanted = result(place / "whole")
-    found: dict[str, Any] = {"kills": 0, "saves": 0, "runs": 0, "failures": []}
+    found: dict[str, Any] = {"kills": 0, "saves": 0, "runs": 1, "failures": []}
+    folder = place / "prompted"
+    folder.mkdir()
+    (place / "recipe.toml").write_text(write_toml({**plain, "train": OFTEN}))
+    process = prompted(place / "recipe.toml", folder)
+    found["kills"] += kill(process.pid, folder, chance.uniform(1, 8), saving=False) is None
+    went_on = prompted(place / "recipe.toml", folder).wait() == 0
+    found["failures"] += failures_of(folder, wanted, went_on=went_on)
     while found["kills"] < kills:
         folder = place / f"run{found['runs']}"
         folder.mkdir()
+        own = {**plain, "train": (STEPS, OFTEN)[found["runs"] % 2]}
         found["runs"] += 1
         for _ in range(chance.randint(1, 3)):
             saving = found["saves"] < saves
-            number = child(lambda: fit(plain, folder, slowly=saving))  # noqa: B023
-            if kill(number, folder, chance.uniform(0, took), saving=saving):
-                found["kills"] += 1
-                found["saves"] += saving
-        if not ended(child(lambda: fit(plain, folder))):  # noqa: B023
-            found["failures"].append(f"{folder}: not resumed")
-        elif other := differences(folder, wanted):
-            found["failures"].append(f"{folder}: differs in {', '.join(other)}")
+            number = child(lambda: fit(own, folder, slowly=saving))  # noqa: B023
+            code = kill(number, folder, chance.uniform(0, took), saving=saving)
+            if code:
+                found["failures"].append(f"{folder}: ended with {code}, by nobody's doing")
+            found["kills"] += code is None
+            found["saves"] += code is None and saving
+        went_on = ended(child(lambda: fit(own, folder)))  # noqa: B023
+        found["failures"] += failures_of(folder, wanted, went_on=went_on)
     return found
+
+
+def failures_of(folder: Path, wanted: tuple[dict[str, Any], dict[str, float]], *, went_on: bool) -> list[str]:
+    if not went_on:
+        said = (folder / "said").read_text().splitlines()
+        return [f"{folder}: not resumed: {said[-1:]}"]
+    other = differences(folder, wanted)
+    return [f"{folder}: differs in {', '.join(other)}"] if other else []
 
 
 if __name__ == "__main__":
