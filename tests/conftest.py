@@ -73,7 +73,7 @@ def pytest_terminal_summary(
         for each in skipped
         if "look/browser/" in each.nodeid or "serve/test_serve_page.py" in each.nodeid
     ]
-    if config.option.markexpr == "long":
+    if config.option.markexpr in ("long", "alone"):
         for line in ["", *table_of(terminalreporter.stats)]:
             terminalreporter.write_line(line)
     for reason in {each.longrepr[2] for each in told}:
