@@ -1,5 +1,6 @@
 """A service for several customers: adapters on one base, and a memory's file with its glossaries."""
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -17,7 +18,10 @@ from safetensors.torch import load_file, save_file
 
 import regard
 from regard.config import ConfigError
+from regard.decode import DecodeConfig
+from regard.documents.job import Job
 from regard.memory import Memory, Segment, recall
+from regard.serve.documents import translate_jobs
 from regard.serve.glossaries import Glossaries
 from regard.serve.limits import Limits
 from regard.serve.metrics import Metrics
@@ -26,7 +30,12 @@ from regard.serve.run import read_keys
 from regard.serve.service import Service
 from regard.tasks.base.adapter import read_adapter
 from regard.tasks.base.guards import FolderError
+from regard.tasks.translation.commands import translate
 from regard.tasks.translation.languages import pair_of
+from regard.tasks.translation.result import Translation
+from regard.text.flags import FlagSettings
+from regard.text.markup import read_block
+from regard.text.scanning import Syntax
 from tests.serve.server import Running, apart, serving
 from tests.serve.test_own import close
 from tests.serve.words import german
@@ -142,6 +151,71 @@ def test_documents_have_what_the_memory_has(desk: Running) -> None:
         fetched = client.get(client.post("/translate_file", **sent).json()["translatedFileUrl"]).text
     assert f'msgid "{KNOWN}"\nmsgstr "{KEPT}"\n' in fetched
     assert f'msgstr "{german(NEAR)}"\n' in fetched
+
+
+ODD = "a dog sees 7 red 7 tree"
+CATALOGUE = "\n\n".join(f'msgid "{text}"\nmsgstr ""' for text in (KNOWN, NEAR, ODD, f"a dog {ODD}")) + "\n"
+
+
+def fetched(desk: Running, name: str, content: bytes, **fields: str) -> bytes:
+    with desk.client(headers=BASE) as client:
+        sent = {"data": {"source": "en", "target": "de", **fields}, "files": {"file": (name, content)}}
+        answer = client.post("/translate_file", **sent)
+        assert answer.status_code == 200, answer.text
+        return client.get(answer.json()["translatedFileUrl"]).content
+
+
+def test_a_document_is_the_same_file_from_the_service_and_at_the_prompt(
+    desk: Running, word_model: Path, company: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "a.po").write_text(CATALOGUE)
+    out = tmp_path / "b.po"
+    with out.open("w") as page:
+        translate(word_model, str(tmp_path / "a.po"), out=page, into=str(out), memory=company, device="cpu")
+    found = fetched(desk, "a.po", CATALOGUE.encode())
+    assert found == out.read_bytes()
+    assert b"# regard: " in found, "what somebody should look at is flagged"
+
+
+def test_documents_are_held_to_a_glossary_that_is_named(desk: Running) -> None:
+    wanted = german(NEAR).replace("baum", "Linde")
+    assert wanted in fetched(desk, "a.po", CATALOGUE.encode(), glossary_id="company").decode()
+    assert fetched(desk, "a.txt", NEAR.encode(), glossary_id="company").decode() == wanted
+    with desk.client(headers=BASE) as client:
+        sent = {"data": {"source": "en", "target": "de", "glossary_id": "none"}}
+        answer = client.post("/translate_file", **sent, files={"file": ("a.po", CATALOGUE.encode())})
+    assert (answer.status_code, "no glossary 'none'" in answer.text) == (404, True)
+
+
+def test_a_part_of_a_document_that_is_caught_in_a_loop_is_made_again() -> None:
+    asked: list[tuple[list[str], Any]] = []
+
+    class Looping:
+        async def translate(
+            self, served: Any, caller: str, texts: list[str], **how: Any
+        ) -> list[Translation]:
+            asked.append((texts, how.get("decoding")))
+            told: Any = {
+                "score": 0.0,
+                "ranking": 0.0,
+                "finished": True,
+                "confidence": 1.0,
+                "alternatives": (),
+            }
+            wrong = "oh " * 20 if how.get("decoding") is None else "Ende gut"
+            return [
+                Translation(source=text, text=wrong if "end" in text else text[::-1], **told)
+                for text in texts
+            ]
+
+    predictor = SimpleNamespace(decoding=DecodeConfig(), options=lambda **_: None)
+    ask: Any = SimpleNamespace(service=Looping(), caller="", deadline=1.0)
+    jobs = [Job(read_block(text, Syntax())) for text in ("the end of it", "a dog")]
+    served: Any = SimpleNamespace(predictor=predictor)
+    found = asyncio.run(translate_jobs(ask, served, jobs, 10, flags=FlagSettings()))
+    assert asked == [(["the end of it", "a dog"], None), (["the end of it"], {"no_repeat": 4})]
+    assert [job.outputs()[0] for job in jobs] == ["Ende gut", "god a"]
+    assert [found[job].flags for job in jobs] == [("repetition",), ()]
 
 
 def test_what_is_imported_meanwhile_counts_at_once(desk: Running, company: Path) -> None:

@@ -1,7 +1,7 @@
 """Texts with markup through a translator: blocks out, translations in, everything else in its place again."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -10,8 +10,11 @@ from regard.documents.job import Job
 from regard.serve.asking import Ask
 from regard.serve.languages import own_code
 from regard.serve.models import Served
+from regard.tasks.translation.aids import NO_REPEAT, Aids, flagged, given_match, is_looped, unlooped
+from regard.tasks.translation.alignment import can_align
 from regard.tasks.translation.documents import Plan
 from regard.tasks.translation.result import Translation
+from regard.text.flags import FlagSettings
 from regard.text.languages import same
 from regard.text.markup import parse
 from regard.text.scanning import Syntax
@@ -97,37 +100,70 @@ async def _remembered(ask: Ask, served: Served, jobs: Sequence[Job], source: str
     return [job for job in jobs if job not in done]
 
 
-async def translate_opened(ask: Ask, opened: Opened, source: str, target: str) -> bytes:
-    """A document of a format with segments, with a translation of each that has none."""
+async def translate_opened(
+    ask: Ask, opened: Opened, source: str, target: str, *, terms: Terms | None = None
+) -> bytes:
+    """A document of a format with segments, with a translation of each that has none. It is flagged, and
+    given near matches, as `regard translate` does; tags in what the memory has are for the model here."""
     served = ask.translator(source, target)
     memory = ask.service.memory
     recall = None if memory is None else await asyncio.to_thread(memory.recall, served, source, target)
     aside = partial(ask.service.files.do, deadline=ask.deadline)
-    plan = await aside(lambda: Plan([opened]) if recall is None else Plan([opened], memory=recall))
+
+    def planned() -> tuple[Plan, dict[Job, str]]:
+        plan = Plan([opened], memory=recall, terms=terms, aids=Aids(flags=FlagSettings()))
+        near, fuzzy = plan.near, served.predictor.fuzzy
+        if near is None or fuzzy is None:
+            return plan, {}
+        found = ((part, near.search(part.view.text)) for part, _ in plan.parts)
+        return plan, {part: given_match(near.use, matches, fuzzy) for part, matches in found}
+
+    plan, matches = await aside(planned)
     parts = plan.parts
     size = sum(len(each.source) for each in opened.segments)
     jobs = [*dict.fromkeys(work.job for _, work in parts)]
-    found = await translate_jobs(ask, served, jobs, size, to=own_code(served.targets, target), source=source)
+    how: Any = {"to": own_code(served.targets, target), "source": source, "terms": terms}
+    found = await translate_jobs(ask, served, jobs, size, matches=matches, flags=FlagSettings(), **how)
     for part, work in parts:
         plan.note(part, work, found[part])
     return await aside(lambda: opened.write(plan.results()[0], target))
 
 
 async def translate_jobs(
-    ask: Ask, served: Served, jobs: Sequence[Job], size: int, **settings: Any
+    ask: Ask,
+    served: Served,
+    jobs: Sequence[Job],
+    size: int,
+    *,
+    matches: Mapping[Job, str] | None = None,
+    flags: FlagSettings | None = None,
+    **settings: Any,
 ) -> dict[Job, Translation]:
-    """All their parts, and what came of each. `size` is in characters, of everything."""
+    """All their parts, and what came of each. `size` is in characters, of everything; `matches` are near ones
+    of a memory; with `flags`, what is caught in a loop is made again, as `Translator.translate` does."""
     every = [part for job in jobs for part in job.parts]
-    can_align = _can_align(served)
+    alignable = can_align(served.predictor)
     results: dict[Job, Translation] = {}
+
+    async def translated(some: list[Job], **more: Any) -> list[Translation]:
+        near = [matches.get(job, "") for job in some] if matches else []
+        how: Any = {"matches": near, "deadline": ask.deadline, **settings, **more}
+        return await ask.service.translate(served, ask.caller, [job.view.text for job in some], **how)
 
     async def work(some: list[Job], align: bool) -> list[Job]:
         """Those that are to be translated once more."""
         if not some:
             return []
-        read = [job.view.text for job in some]
-        how: Any = {"align": align and can_align, "deadline": ask.deadline, **settings}
-        found = await ask.service.translate(served, ask.caller, read, **how)
+        align = align and alignable
+        found = await translated(some, align=align)
+        if flags is not None:
+            found = await _aside(size, lambda: flagged(found, flags))
+            looped = [i for i, each in enumerate(found) if is_looped(each)]
+            if looped and served.predictor.decoding.no_repeat == 0:
+                strict = {"no_repeat": NO_REPEAT}
+                again = await translated([some[i] for i in looped], align=align, decoding=strict)
+                for i, each in zip(looped, again, strict=True):
+                    found[i] = unlooped(each, flags)
         pairs = [*zip(some, found, strict=True)]
         results.update(pairs)
         return await _aside(size, lambda: [job for job, each in pairs if not job.take(each)])
@@ -146,13 +182,3 @@ async def translate_jobs(
 async def _aside(size: int, call: Callable[[], T]) -> T:
     """What takes long is done beside the loop that serves all callers."""
     return await asyncio.to_thread(call) if size > LARGE else call()
-
-
-def _can_align(served: Served) -> bool:
-    """Not every model can tell which word came from which; then words are taken to keep their order."""
-    predictor: Any = served.predictor
-    try:
-        predictor.options(align=True)
-    except ValueError:
-        return False
-    return True

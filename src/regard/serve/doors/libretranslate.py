@@ -26,6 +26,7 @@ from regard.serve.line import RefusedError
 from regard.text import DataError
 from regard.text.languages import same
 from regard.text.scanning import Syntax
+from regard.text.terms import Terms
 
 FILES: dict[str, tuple[Literal["text", "html"], str]] = {
     ".txt": ("text", "text/plain"),
@@ -150,6 +151,12 @@ async def translate_file(ask: Ask) -> Response:
     return Json({"translatedFileUrl": f"{ask.request.base_url}download_file/{key}"})
 
 
+async def _terms(ask: Ask, source: str, target: str) -> Terms | None:
+    """Of one of the service's glossaries: LibreTranslate has none, so its clients send no such field."""
+    one = ask.value("glossary_id", str)
+    return None if not one else (await ask.service.glossaries.get(one)).dictionary(source, target).terms
+
+
 def _endings() -> list[str]:
     return [*dict.fromkeys([*FILES, *endings()])]
 
@@ -164,7 +171,10 @@ async def _translate_text(
     ask.check_texts([text])
     kind, media = FILES[ending]
     (language,) = await _sources(ask, [text], source, target)
-    found = await translate_documents(ask, [text], [language.language], target, Syntax(kind=kind))
+    terms = await _terms(ask, language.language, target)
+    found = await translate_documents(
+        ask, [text], [language.language], target, Syntax(kind=kind), terms=terms
+    )
     return found[0][0].encode(), f"{media}; charset=utf-8"
 
 
@@ -186,7 +196,8 @@ async def _translate_document(
             raise RefusedError(f"{name} is to be in {opened.target_language!r}, not {target!r}: ask for that")
         source = opened.source_language or source if source == "auto" else source
         (language,) = await _sources(ask, ["\n".join(texts)], source, target)
-        content = await translate_opened(ask, opened, language.language, target)
+        terms = await _terms(ask, language.language, target)
+        content = await translate_opened(ask, opened, language.language, target, terms=terms)
     except DataError as error:
         raise RefusedError(str(error)) from error
     return content, "application/octet-stream"

@@ -231,8 +231,7 @@ def _flagged(
     holding: Holding | None,
     settings: FlagSettings,
 ) -> list[Translation]:
-    look = flagger(settings)
-    results = [replace(each, flags=look(each.source, each.text, each)) for each in found]
+    results = flagged(found, settings)
     looped = [i for i, each in enumerate(results) if is_looped(each)]
     if looped and options.decoding.no_repeat == 0:
         strict = replace(options, decoding=replace(options.decoding, no_repeat=NO_REPEAT))
@@ -240,6 +239,11 @@ def _flagged(
         for i, each in zip(looped, again, strict=True):
             results[i] = unlooped(each, settings)
     return results
+
+
+def flagged(found: Sequence[Translation], settings: FlagSettings) -> list[Translation]:
+    look = flagger(settings)
+    return [replace(each, flags=look(each.source, each.text, each)) for each in found]
 
 
 def is_looped(found: Translation) -> bool:
