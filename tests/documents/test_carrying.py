@@ -334,3 +334,28 @@ def test_no_confidence_at_all_is_not_taken_for_all_of_it():
     for each in (found, replace(found, confidence=0.9)):
         plan.note(part, work, each)
         assert work.confidence == 0.0
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "{{ 'k' | translate: {a: b} }}",
+        "{{ user.name | truncate: 20 | default: 'nobody at all, whoever that may be here' | escape }}",
+        "${a ? 'b' : 'c'}",
+        "${items.map(item => { return item })}",
+        "#{user.name || 'you'}",
+        "www.example.org/a?b=c",
+    ],
+)
+def test_expressions_and_addresses_are_kept_whatever_is_in_them(expression):
+    opened = open_document("a.json", json.dumps({"a": f"Hello {expression}, you."}).encode())
+    assert [*opened.segments[0].block.view().names] == [expression]
+    (result,) = carried(opened, lambda text: (text.replace(expression, "").upper(), []))
+    assert json.loads(f'"{result.text}"').count(expression) == 1
+    assert result.flags == (LOST,)
+
+
+@pytest.mark.parametrize("text", ["{{a} or {b}}", "see www. or x", "$ {a b}", "a www.", "{a, b and c}"])
+def test_what_only_looks_like_an_expression_is_text(text):
+    opened = open_document("a.json", json.dumps({"a": text}).encode())
+    assert not {text, "www."} & {*opened.segments[0].block.view().names}

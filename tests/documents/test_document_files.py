@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import re
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from regard.memory import Memory, Segment
 from regard.plugins import register, unregister
 from regard.tasks.base.formats import REFUSED
 from regard.tasks.base.formats import format_of as format_of_task
-from regard.tasks.translation import commands
+from regard.tasks.base.outputs import written_whole
+from regard.tasks.translation import commands, document_files
 from regard.text import DataError
 from regard.text.markup import read_block
 from tests.documents.samples import docx, paragraph, run
@@ -132,11 +134,11 @@ def test_a_document_that_cannot_be_written_is_told_and_the_others_are_done(tmp_p
     for name in ("a.po", "b.po"):
         (folder / name).write_text(PO)
     (folder / "c.json").write_text('{"a": "three"}')
-    (out / "b.po.partial").mkdir(parents=True)  # in the way
+    (out / f"b.po.{os.getpid()}.partial").mkdir(parents=True)  # in the way
     with pytest.raises(ConfigError, match="1 of 3 files could not be read or written; the others are done"):
         translate(folder, into=str(out), report=tmp_path / "report.json")
     assert [(out / name).is_file() for name in ("a.po", "b.po", "c.json")] == [True, False, True]
-    assert "b.po.partial" in capsys.readouterr().err
+    assert "b.po." in capsys.readouterr().err
     report = json.loads((tmp_path / "report.json").read_text())
     assert [Path(each["file"]).name for each in report] == ["a.po", "c.json"]
 
@@ -205,3 +207,33 @@ def test_a_plugin_adds_a_format(tmp_path):
     assert "mine" not in FORMATS
     with pytest.raises(ConfigError, match=r"a\.mine: no format has such an ending; give one: po, xliff, tmx"):
         open_document("a.mine", b"")
+
+
+@pytest.mark.parametrize("most", ["BYTES_AT_ONCE", "FILES_AT_ONCE"])
+def test_a_folder_is_not_held_in_memory_as_a_whole(most, tmp_path, translate, monkeypatch):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir()
+    for name in "abcde":
+        (folder / f"{name}.po").write_text('msgid "one"\nmsgstr "eins"\n')
+    monkeypatch.setattr(document_files, most, {"BYTES_AT_ONCE": 50, "FILES_AT_ONCE": 2}[most])
+    there = []
+    monkeypatch.setattr(
+        document_files,
+        "open_document",
+        lambda *given, **how: there.append(len([*out.glob("*")])) or open_document(*given, **how),
+    )
+    translate(folder, into=str(out))
+    assert there == [0, 0, 2, 2, 4]
+    assert len([*out.iterdir()]) == 5
+
+
+def test_two_runs_that_write_one_file_do_not_write_into_each_other_s(tmp_path, monkeypatch):
+    target = tmp_path / "a.json"
+    with written_whole(target) as one:
+        one.write("of the one")
+        monkeypatch.setattr(os, "getpid", lambda: 1)
+        with written_whole(target) as other:
+            other.write("the other")
+        assert target.read_text() == "the other"
+    assert target.read_text() == "of the one"
+    assert [*tmp_path.iterdir()] == [target]

@@ -213,3 +213,45 @@ def test_homonyms_keep_their_own_translations():
     old = document("<target>\u00d6ffnen</target>", "<target>Offen</target>")
     (results,) = Carrier(StandIn(upper)).translate([document("", "", "")], [old])
     assert [each.text for each in results] == ["\u00d6ffnen", "Offen", "\u00d6ffnen"]
+
+
+LACKING = {
+    "a.srt": SRT.format(1, "Caf\u00e9 one.") + SRT.format(2, "Two is open."),
+    "a.json": '{"one": "Caf\u00e9 one.", "two": "Two is open."}',
+    "a.yaml": "one: Caf\u00e9 one.\ntwo: Two is open.\n",
+    "a.md": "Caf\u00e9 one.\n\nTwo is open.\n",
+}
+
+
+@pytest.mark.parametrize("name", LACKING)
+def test_a_file_that_had_to_become_utf_8_is_read_as_such_again(name, tmp_path, translate, capsys):
+    source, out = tmp_path / name, tmp_path / f"pl.{name}"
+    how = {"into": str(out), "set": ["encoding=cp1252"]}
+    source.write_text(LACKING[name], encoding="cp1252")
+    translate.write = lambda text: (f"\u0142 {text}", [])
+    translate(source, **how)
+    wanted = LACKING[name].replace("Caf", "\u0142 Caf").replace("Two", "\u0142 Two")
+    assert out.read_text() == wanted
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"{name}: written in UTF-8, for cp1252 has no '\u0142'" in told
+    read = [*translate.read]
+    translate(source, **how)
+    assert (translate.read, out.read_text()) == (read, wanted)
+    source.write_text(LACKING[name].replace("Two is open.", "Two is closed."), encoding="cp1252")
+    translate(source, **how)
+    assert translate.read == [*read, "Two is closed."]
+    assert out.read_text() == wanted.replace("open", "closed")
+    translate.write = lambda text: (text, [])
+    translate(source, fresh=True, **how)  # that lacks nothing now
+    assert "Caf\u00e9" in out.read_text(encoding="cp1252")
+    assert Sources.read(out).became is None
+
+
+def test_an_encoding_that_nobody_knows_is_damage(tmp_path, translate):
+    source, out = tmp_path / "a.json", tmp_path / "de.json"
+    source.write_text('{"a": "Open"}')
+    translate(source, into=str(out))
+    beside = sources_beside(out)
+    beside.write_text(beside.read_text().replace("{", '{"encoding": "utf-9",', 1))
+    with pytest.raises(DataError, match=r"\.de\.json\.sources: damaged"):
+        translate(source, into=str(out))

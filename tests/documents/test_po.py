@@ -297,3 +297,13 @@ def test_a_whole_catalogue_is_one_to_polib_and_to_msgfmt(write, tmp_path):
             (tmp_path / "a.po").write_bytes(checked)
             command = ["msgfmt", "-c", "-o", str(tmp_path / "a.mo"), str(tmp_path / "a.po")]
             assert subprocess.run(command, capture_output=True, text=True, check=False).stderr == ""
+
+
+def test_a_header_without_an_end_of_line_gets_one_before_more_is_said_in_it():
+    raw = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8"\n\nmsgid "a"\nmsgid_plural "b"\n'
+    opened = open_document("a.po", f'{raw}msgstr[0] ""\nmsgstr[1] ""\n'.encode())
+    written = opened.write([Result(text="A"), Result(text="B")], "de").decode()
+    assert written.startswith(
+        'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n"Language: de\\n"\n"Plural-Forms: '
+    )
+    assert open_document("a.po", written.encode()).target_language == "de"

@@ -159,6 +159,8 @@ def test_times_are_the_same_to_another_parser():
     [
         (SRT, b"1\n00:00:01,000 -> x --> 2\ntext\n", 2),
         (SRT, b"just some text\n", 1),
+        (SRT, b"1\n00:00:01,000 --> 00:00:02,000\ntext\n\n2\nsoon --> later\nmore\n", 6),
+        (SRT, b"1\n00:00:01,000 --> 00:00:02,000\ntext\n\n00:00:03.000 -->\nmore\n", 5),
         (VTT, b"1\n00:01.000 --> 00:02.000\ntext\n", 1),
         (VTT, b"WEBVTT\n\n00:01.000 --> soon\ntext\n", 3),
     ],
@@ -206,3 +208,13 @@ def test_no_line_is_too_long(text):
     assert " ".join(out) == text
     assert all(len(each) <= 42 for each in out)
     assert len(out) <= -(-len(text) // 42) + 2
+
+
+def test_an_arrow_that_somebody_says_is_text_in_srt():
+    raw = srt("Paris --> London\nand back.", "On page 4 --> 5.").decode()
+    opened = SRT.open(raw.encode(), "f", {})
+    assert texts(opened) == ["Paris --> London and back.", "On page 4 --> 5."]
+    assert opened.write([None, None]) == raw.encode()
+    out = translated(opened, loud)
+    assert shown(out) == ["PARIS -> LONDON AND BACK.", "ON PAGE 4 -> 5."]
+    assert texts(SRT.open(out, "f", {})) == ["PARIS -> LONDON AND BACK.", "ON PAGE 4 -> 5."]

@@ -13,7 +13,7 @@ from regard.documents.base import Result
 from regard.documents.registry import open_document
 from regard.tasks.translation.documents import Carrier
 from regard.text import DataError
-from tests.documents.standin import StandIn
+from tests.documents.standin import StandIn, upper
 
 OASIS = DATA / "documents" / "xliff-2.1"
 
@@ -349,3 +349,29 @@ def test_invalid_files_of_oasis_are_refused_but_for_some_with_a_reason():
 def test_faulty_codes_are_refused(source, told):
     with pytest.raises(DataError, match=told):
         open_document("a.xlf", TWO.replace("One", source).encode())
+
+
+SUBS = """hello <ph id="1">&lt;img alt="<sub id='s'>the old <g id="2">station</g></sub>"&gt;</ph> and \
+<bpt id="3">&lt;a title='<sub>a tip</sub>'&gt;</bpt>press<ept id="3">&lt;/a&gt;</ept>"""
+
+
+def test_texts_within_codes_are_translated_where_they_stand():
+    raw = (
+        "<xliff version='1.2'><file source-language='en' target-language='de'><body>"
+        f"<trans-unit id='1'><source>{SUBS}</source></trans-unit>"
+        "<trans-unit id='2'><source><ph id='1'>[<sub>alone</sub>]</ph></source></trans-unit>"
+        "</body></file></xliff>"
+    )
+    translator = StandIn(upper)
+    opened = open_document("a.xlf", raw.encode())
+    (results,) = Carrier(translator).translate([opened])
+    wanted = SUBS
+    for text in ("hello", "the old", "station", "and", "a tip"):
+        wanted = wanted.replace(text, text.upper())
+    assert results[0].text == wanted.replace(">press<", ">PRESS<")
+    assert results[1].text == "<ph id='1'>[<sub>ALONE</sub>]</ph>"
+    assert sorted(translator.read) == ["a tip", "alone", "hello [X1X] and press", "the old station"]
+    (results,) = Carrier(StandIn(lambda text: (f"'{text}\"", []))).translate([opened])
+    for quoted in ("a tip", "station</g>"):  # which would end what the code has in quotation marks
+        assert f"{quoted}'" not in results[0].text
+    assert "title='<sub>\u2019a tip\"</sub>'" in results[0].text

@@ -5,22 +5,26 @@
     <it pos="close" id="3">}</it>                     has its place only
     <x id="START_LINK"/>old<x id="CLOSE_LINK"/>       a pair too, as Angular writes it
 
+What a code holds as `<sub>` (the text of an image, in the code that shows it) is translated by itself.
 Two that cross others (the one begins within the other and ends behind it) do not enclose; what crosses so, or
 what may not be reordered, stays in its order.
 """
 
 import html
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from regard.text.markup import Block, read_block
-from regard.text.scanning import VOID, Syntax, Token
+from regard.text.blocks import Block, Document, Inline, Mark, Notation, Piece, escaped
+from regard.text.markup import read_block
+from regard.text.scanning import VOID, OpenTags, Syntax, Token, scan
 
 PAIRS = {"bpt": "ept", "bx": "ex", "sc": "ec", "sm": "em"}
 """What begins, and what ends it."""
 WHOLE = frozenset(("bpt", "ept", "it", "ph", "ut", "x", "bx", "ex", "sc", "ec", "sm", "em", "cp", "sub"))
 """Elements that are one mark, whatever is in them."""
 STANDS = frozenset(("ph", "x", "ut"))
+_ELEMENT = "element"
 _ENDS = {end: begin for begin, end in PAIRS.items()}
 _KEYS = ("rid", "startRef", "i", "id")
 _HALF = re.compile(r"(START|CLOSE)_([A-Z][A-Z0-9_]*?)(?:_\d+)?")
@@ -40,7 +44,50 @@ def inline_block(raw: str, prefix: str = "") -> Block:
     block = read_block(
         _CDATA.sub(lambda found: html.escape(found[1], quote=False), raw), syntax, codes.adjust
     )
+    if "<" + prefix + "sub" in raw:
+        block = replace(block, pieces=_with_texts(block.pieces, prefix))
     return replace(block, ordered=True) if codes.ordered or _NO_ORDER.search(raw) else block
+
+
+def _with_texts(pieces: Sequence[Piece], prefix: str) -> list[Piece]:
+    """Codes with the texts that are in them."""
+    found: list[Piece] = []
+    for piece in pieces:
+        match piece:
+            case Mark(raw, name, None) if (inside := _texts(raw, prefix)) is not None:
+                found.append(Mark(raw, name, inside))
+            case Inline(opening, closing, inner):
+                found.append(Inline(opening, closing, _with_texts(inner, prefix), _texts(opening, prefix)))
+            case _:
+                found.append(piece)
+    return found
+
+
+def _texts(code: str, prefix: str) -> Document | None:
+    tokens = scan(code, Syntax(kind="xml", outline=False))
+    parts: list[str | Block] = []
+    at = 0
+    while at < len(tokens):
+        token, last = tokens[at], tokens[at].pair
+        if token.kind == "open" and token.name == f"{prefix}sub" and last is not None:
+            own = inline_block("".join(each.raw for each in tokens[at + 1 : last]), prefix)
+            if own.words or own.inside:
+                quote = html.unescape(tokens[at - 1].raw)[-1:] if at > 0 else ""
+                parts += [token.raw, replace(own, notation=_QUOTED.get(quote))]
+                at = last
+                continue
+        parts.append(token.raw)
+        at += 1
+    blocks = [each for each in parts if isinstance(each, Block)]
+    return Document(parts, blocks) if blocks else None
+
+
+def _unlike(sign: str, other: str) -> Notation:
+    """Of text within quotation marks of code: what a translation has of them are others."""
+    return Notation(write=lambda text: escaped(text.replace(sign, other)))
+
+
+_QUOTED = {'"': _unlike('"', "\u201d"), "'": _unlike("'", "\u2019")}
 
 
 @dataclass
@@ -72,28 +119,23 @@ class _Codes:
     def _partners(self, tokens: list[Token]) -> dict[int, int]:
         """Of codes that enclose: where the other one is."""
         partner: dict[int, int] = {}
-        stack: list[tuple[str, str, int]] = []
+        opened = OpenTags()
         begun: set[tuple[str, str]] = set()
         halves: list[int] = []
         for i, token in enumerate(tokens):
             side, wanted = self._half(token)
             halves += [i] * (wanted[0] == "x")
-            if token.kind == "open":
-                stack.append(("", "", i))
-            elif token.kind == "close":
-                while stack and stack.pop()[2] != token.pair:
-                    pass
+            if token.kind == "open" and token.pair is not None:
+                opened.begin(_ELEMENT, i)
+            elif token.kind == "close" and token.pair is not None:
+                opened.end(_ELEMENT)
             elif side == "begin":
-                stack.append((*wanted, i))
+                opened.begin(wanted, i)
                 begun.add(wanted)
             elif side == "end":
-                at = len(stack)
-                while at > 0 and stack[at - 1][0] and stack[at - 1][:2] != wanted:
-                    at -= 1
-                if at > 0 and stack[at - 1][:2] == wanted:
-                    other = stack[at - 1][2]
+                other = opened.end(wanted, above=_ELEMENT)
+                if other is not None:
                     partner[i], partner[other] = other, i
-                    del stack[at - 1 :]
                 elif wanted in begun:
                     self.ordered = True
         self.ordered |= any(i not in partner for i in halves)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from regard.text.units import Span, units
 
-TAG = re.compile(r"<(/?)([A-Za-z][\w.-]*)[^<>]*>|<[\d:.]+>|\{\\[^{}]*\}")
+TAG = re.compile(r"<(/?)([A-Za-z][\w.-]*+)[^<>]*+>|<[\d:.]+>|\{\\[^{}]*\}")
 _CLAUSE = re.compile(r"[,;:.!?…、。，；：！？][\"'”’»)\]]*$")  # noqa: RUF001
 CLAUSE_WORTH = 0.12
 """Of the whole length: so far may a cut move to get behind a comma."""
@@ -56,12 +56,14 @@ def cut(text: str, shares: Sequence[float], *, whole: bool, worth: float = CLAUS
 def _gaps(text: str) -> list[_Gap]:
     found: list[_Gap] = []
     tags = [*TAG.finditer(text)]
+    closed = {tag[2].partition(".")[0]: tag.start() for tag in tags if tag[1]}
     stack: list[tuple[str, str]] = []
     seen = done = 0
+    last_word = len(text.rstrip())
     for end, tag in [*((each.start(), each) for each in tags), (len(text), None)]:
         for first, last in _between(text, done, end):
             before = seen + first - done
-            if before > 0 and text[last:].strip():
+            if before > 0 and last < last_word:
                 clause = _CLAUSE.search(visible(text[max(first - 30, 0) : first])) is not None
                 found.append(_Gap(first, last, before, tuple(stack), clause))
         seen += end - done
@@ -72,7 +74,7 @@ def _gaps(text: str) -> list[_Gap]:
         if name and tag[1]:
             if stack and stack[-1][1] == name:
                 stack.pop()
-        elif name and f"</{name}" in text[done:]:
+        elif name and closed.get(name, -1) >= done:
             stack.append((tag[0], name))
     return found
 

@@ -11,7 +11,9 @@ from collections.abc import Iterator, Sequence
 from regard.documents.inlines import Inline
 
 MARKS = re.compile(
-    r"\[\^[^\]\s]+\]:?|\{%.*?%\}|<%.*?%>|\{[#.:][^{}\n]*\}|^\[[ xX]\](?=\s)|\[\[[^\]\n]*\]\]", re.DOTALL
+    r"\[\^[^\[\]\s]+\]:?|\{%(?:(?!%\}).){0,400}+%\}|<%(?:(?!%>).){0,400}+%>|\{[#.:][^{}\n]*\}"
+    r"|^\[[ xX]\](?=\s)|\[\[[^\[\]\n]*\]\]",
+    re.DOTALL,
 )
 """Of dialects: footnotes, template tags, attributes, boxes to tick, links of wikis."""
 _DIALECT = re.compile(

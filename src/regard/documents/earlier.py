@@ -17,10 +17,11 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from regard.disk import write_text
+from regard.disk import own_partial, write_text
 from regard.documents.base import Opened, Result, Segment
 from regard.text import DataError, Origin
 from regard.text.blocks import Block, Break, Inline, Mark, Piece
+from regard.text.charsets import check_encoding
 
 _PART = re.compile(r"(?:[#|]\d+)+$")
 """Behind the name of a string: which of its segments it is."""
@@ -40,6 +41,8 @@ class Sources:
     """That it was translated into."""
     rows: Sequence[tuple[str, str, str]]
     """Of each segment its key, its source, its translation."""
+    became: str | None = None
+    """The encoding that it was written in, where that of its source lacks a character."""
 
     @classmethod
     def of(
@@ -47,7 +50,7 @@ class Sources:
     ) -> "Sources":
         pairs = zip(opened.segments, results, strict=True)
         rows = [(each.key, each.source, each.source if own is None else own.text) for each, own in pairs]
-        return cls(_digest(raw), language, rows)
+        return cls(_digest(raw), language, rows, getattr(opened, "became", None))
 
     @classmethod
     def read(cls, target: Path) -> "Sources | None":
@@ -56,7 +59,9 @@ class Sources:
         try:
             plain = json.loads(path.read_text(encoding="utf-8"))
             rows = [(str(key), str(source), str(text)) for key, source, text in plain["segments"]]
-            return cls(plain["digest"], plain["language"], rows)
+            if (became := plain.get("encoding")) is not None:
+                check_encoding(became)
+            return cls(plain["digest"], plain["language"], rows, became)
         except FileNotFoundError:
             return None
         except (ValueError, TypeError, KeyError, RecursionError) as error:
@@ -64,7 +69,11 @@ class Sources:
 
     def write(self, target: Path) -> None:
         plain = {"digest": self.digest, "language": self.language, "segments": self.rows}
-        write_text(sources_beside(target), json.dumps(plain, ensure_ascii=False, indent=0) + "\n")
+        if self.became is not None:
+            plain["encoding"] = self.became
+        text = json.dumps(plain, ensure_ascii=False, indent=0) + "\n"
+        path = sources_beside(target)
+        write_text(path, text, partial=own_partial(path))
 
     def whole(self, raw: bytes, opened: Opened) -> bool:
         """Whether this is what was translated, to the byte, and read in the same way."""

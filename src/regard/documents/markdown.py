@@ -10,6 +10,7 @@ reference spelled out: [Bahnhof][station].
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -264,48 +265,56 @@ def _collapsed(content: str, inlines: Sequence[Inline]) -> list[Inline]:
         else each
         for each in inlines
     ]
-    pairs = [each for each in own if each.kind == "pair"]
-    starts = {each.start for each in own}
+    tags = [_HTML_TAG.match(content, each.start) if each.kind == "html" else None for each in own]
+    around = _around(own)
+    endings: dict[str, list[int]] = {}
+    for i, tag in enumerate(tags):
+        if tag is not None and tag[1]:
+            endings.setdefault(tag[2].lower(), []).append(i)
     kept: list[Inline] = []
     done = 0
-    for each in own:
+    for i, (each, tag) in enumerate(zip(own, tags, strict=True)):
         if each.end <= done:
             continue
-        tag = _HTML_TAG.match(content, each.start) if each.kind == "html" else None
         if tag is not None and not tag[1] and tag[2].lower() in OPAQUE | {"var"}:
-            closing = re.compile(rf"</{tag[2]}\s*>", re.IGNORECASE).search(content, each.end)
-            if closing is not None and closing.start() in starts:
-                start, end = each.start, closing.end()
-                if not any(_crosses(pair, start, end) for pair in pairs):
-                    kept.append(Inline("opaque", start, end))
-                    done = end
-                    continue
+            there = endings.get(tag[2].lower(), [])
+            last = there[k] if (k := bisect_right(there, i)) < len(there) else None
+            if last is not None and around[last] == around[i]:
+                done = own[last].end
+                kept.append(Inline("opaque", each.start, done))
+                continue
         kept.append(each)
     return kept
 
 
+def _around(inlines: Sequence[Inline]) -> list[int | None]:
+    """Of each: which one is the innermost pair that it stands in."""
+    found: list[int | None] = []
+    open_: list[int] = []
+    for i, each in enumerate(inlines):
+        while open_ and inlines[open_[-1]].end <= each.start:
+            open_.pop()
+        found.append(open_[-1] if open_ else None)
+        if each.kind == "pair":
+            open_.append(i)
+    return found
+
+
 def _html_pairs(content: str, inlines: Sequence[Inline]) -> dict[tuple[int, int], Literal["open", "close"]]:
     """Tags of HTML that have their other one, with no pair of Markdown cut by them."""
-    pairs = [each for each in inlines if each.kind == "pair"]
-    stack: list[tuple[str, Inline]] = []
+    stack: list[tuple[str, Inline, int | None]] = []
     found: dict[tuple[int, int], Literal["open", "close"]] = {}
-    for each in inlines:
+    for each, pair in zip(inlines, _around(inlines), strict=True):
         tag = _HTML_TAG.match(content, each.start) if each.kind == "html" else None
         if tag is None or tag[2].lower() in VOID | OPAQUE or content[each.end - 2] == "/":
             continue
         if not tag[1]:
-            stack.append((tag[2].lower(), each))
+            stack.append((tag[2].lower(), each, pair))
         elif stack and stack[-1][0] == tag[2].lower():
-            opening = stack.pop()[1]
-            if not any(_crosses(pair, opening.start, each.end) for pair in pairs):
+            _, opening, begun_in = stack.pop()
+            if begun_in == pair:
                 found[opening.start, opening.end], found[each.start, each.end] = "open", "close"
     return found
-
-
-def _crosses(pair: Inline, start: int, end: int) -> bool:
-    within = start <= pair.start and pair.end <= end
-    around = pair.inner[0] <= start and end <= pair.inner[1]
-    return not (within or around or pair.end <= start or end <= pair.start)
 
 
 def _read(text: str) -> str:

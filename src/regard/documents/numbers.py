@@ -21,13 +21,17 @@ def _pieces(pieces: Sequence[Piece], block: Block) -> Iterator[Piece]:
         match piece:
             case str():
                 yield from _marked(piece, block)
-            case Inline(opening, closing, inner):
-                yield Inline(opening, closing, [*_pieces(inner, block)])
-            case Mark(raw, name, Document(parts)):
-                own = [each if isinstance(each, str) else _kept(each) for each in parts]
-                yield Mark(raw, name, Document(own, [each for each in own if isinstance(each, Block)]))
+            case Inline(opening, closing, inner, inside):
+                yield Inline(opening, closing, [*_pieces(inner, block)], inside and _inside(inside))
+            case Mark(raw, name, Document() as inside):
+                yield Mark(raw, name, _inside(inside))
             case _:
                 yield piece
+
+
+def _inside(document: Document) -> Document:
+    own = [each if isinstance(each, str) else _kept(each) for each in document.parts]
+    return Document(own, [each for each in own if isinstance(each, Block)])
 
 
 def _marked(text: str, block: Block) -> Iterator[Piece]:

@@ -123,7 +123,7 @@ class OpenedPackage:
         for name, tree, sites in self._parts:
             count = sum(1 for _ in every(sites))
             out = Splicing(tree.source.text, sites, results[done : done + count]).out
-            changed[name] = tree.source.encode(out, "entities")
+            changed[name] = tree.source.with_entities(out)
             done += count
         if done != len(results):
             raise ValueError(f"{len(results)} results for {done} segments")

@@ -62,6 +62,9 @@ def header_edits(
         missing.append(f'"Language: {language}\\n"{catalogue.end}')
     if plurals and "Plural-Forms" not in said and any(each.msgid_plural for each in catalogue.entries):
         missing.append(f'"Plural-Forms: {plurals.rule}\\n"{catalogue.end}')
+    text = header.forms.get(0, "")
+    if missing and text and not text.endswith("\n"):  # else the last line would go on
+        lines[last - 1] = _replaced(lines[last - 1], r'"(?=\s*$)', '\\n"')
     if not lines[last - 1].endswith("\n"):
         lines[last - 1] += catalogue.end
     lines[last - 1] += "".join(missing)

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from regard.text.scanning import DEEPEST
+
 
 @dataclass(slots=True)
 class Item:
@@ -41,13 +43,21 @@ def _has(item: Item, *kinds: str) -> bool:
 
 
 def paired(items: Sequence[Item]) -> list[Item]:
-    """What stands between two marks of one pair is wrapped in them, unless pairs overlap."""
+    """What stands between two marks of one pair is wrapped in them, unless pairs overlap, or it is in too
+    many."""
     done: list[Item] = []
+    starts: list[int] = []
     for item in items:
-        if item.kind == "end":
-            opened = next((i for i in reversed(range(len(done))) if done[i].kind == "start"), None)
-            if opened is not None and done[opened].pair == item.pair and _whole(done, opened + 1):
+        if item.kind == "start":
+            starts.append(len(done))
+        elif item.kind == "end":
+            if starts and done[starts[-1]].pair == item.pair and _whole(done, starts[-1] + 1):
+                opened = starts.pop()
                 first = done[opened]
+                if len(starts) >= DEEPEST:
+                    done[opened] = replace(first, kind="mark")
+                    done.append(replace(item, kind="mark"))
+                    continue
                 inside = done[opened + 1 :]
                 del done[opened:]
                 wrap = Item("wrap", first.start, item.end, first.raw, closing=item.raw, items=inside)
@@ -78,8 +88,7 @@ def _inner(item: Item) -> Iterator[Item]:
 
 def _whole(items: Sequence[Item], first: int) -> bool:
     """Whether no run goes on beyond these."""
-    inside = items[first:]
-    return not inside or (not inside[0].before and not inside[-1].after)
+    return first >= len(items) or (not items[first].before and not items[-1].after)
 
 
 def _written(item: Item) -> str:

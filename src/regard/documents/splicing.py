@@ -65,14 +65,17 @@ class Source:
         found = _LINE_END.search(self.text)
         return "\n" if found is None else found[0]
 
-    def encode(self, text: str, missing: Literal["utf-8", "entities"] = "utf-8") -> bytes:
-        """What the encoding does not have is written as an XML entity, or makes the file UTF-8."""
-        if missing == "entities":
-            return text.encode(self.encoding, "xmlcharrefreplace")
+    def with_entities(self, text: str) -> bytes:
+        """What the encoding does not have is written as an XML entity."""
+        return text.encode(self.encoding, "xmlcharrefreplace")
+
+    def lacks(self, text: str) -> str:
+        """A character that its encoding does not have; "" for none."""
         try:
-            return text.encode(self.encoding)
-        except UnicodeEncodeError:
-            return text.encode("utf-8")
+            text.encode(self.encoding)
+        except UnicodeEncodeError as error:
+            return text[error.start]
+        return ""
 
 
 @dataclass(slots=True, eq=False)
@@ -169,6 +172,8 @@ class Spliced:
     is translated into in the place of its own, where it says so (`languages`)."""
 
     target_language: str | None = None
+    notes: Sequence[str] = ()
+    became: str | None = None
 
     def __init__(
         self,
@@ -178,6 +183,7 @@ class Spliced:
         missing: Literal["utf-8", "entities"] = "utf-8",
         languages: Sequence[Span] = (),
     ) -> None:
+        """`missing`: what the encoding does not have makes the file UTF-8, or is written as an XML entity."""
         self._source, self._sites, self._languages = source, sites, languages
         self.source_language = source.text[slice(*languages[0])] or None if languages else None
         self._missing: Literal["utf-8", "entities"] = missing
@@ -186,4 +192,10 @@ class Spliced:
     def write(self, results: Sequence[Result | None], target_language: str | None = None) -> bytes:
         new = dict.fromkeys(self._languages, target_language) if target_language else {}
         out = Splicing(self._source.text, self._sites, results, new).out
-        return self._source.encode(out, self._missing)
+        source, self.notes, self.became = self._source, (), None
+        if self._missing == "entities":
+            return source.with_entities(out)
+        if lacking := source.lacks(out):
+            self.notes = [f"{source.file}: written in UTF-8, for {source.encoding} has no {lacking!r}"]
+            self.became = "utf-8"
+        return out.encode(self.became or source.encoding)

@@ -17,6 +17,7 @@ from regard.documents.base import Result
 from regard.documents.splicing import REMEDY, Site, Source, Spliced
 from regard.documents.values import Escapes, StringsSettings, Value, value_sites
 from regard.text import DataError, Origin
+from regard.text.scanning import DEEPEST
 
 PAIR = r"\\[uU][dD][89abAB][0-9a-fA-F]{2}\\[uU][dD][c-fC-F][0-9a-fA-F]{2}"
 """Two escapes for one character beyond 16 bits."""
@@ -54,6 +55,7 @@ class JsonSettings(ArbSettings):
 
 # JSON
 
+_TOO_DEEP = f"JSON nested too deeply: more than {DEEPEST} collections within each other"
 _JSON = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]', re.DOTALL)
 _BRANCHES = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,")
 _JSON_ESCAPE = re.compile(rf"{PAIR}|\\u[0-9a-fA-F]{{4}}|\\.")
@@ -71,7 +73,7 @@ class JsonFormat:
 
 class OpenedArb(Spliced):
     def __init__(self, source: Source, sites: list[Site]) -> None:
-        strings = _json_strings(source.text)
+        strings = _json_strings(source)
         languages = [(start, end) for path, start, end in strings if path == ["@@locale"]]
         super().__init__(source, sites, languages=languages)
 
@@ -101,11 +103,11 @@ def _json(
     except json.JSONDecodeError as error:
         raise DataError(Origin(file, error.lineno), f"no JSON: {error.msg}", remedy=REMEDY) from None
     except RecursionError:
-        raise source.error(0, "JSON nested too deeply") from None
+        raise source.error(0, _TOO_DEEP) from None
     escaped = source.text.removeprefix("\ufeff").isascii() and "\\u" in source.text
     escapes = Escapes(_JSON_ESCAPE, read_escape, lambda text: json.dumps(text, ensure_ascii=escaped)[1:-1])
     sites: list[Site] = []
-    for path, start, end in _json_strings(source.text):
+    for path, start, end in _json_strings(source):
         key = ".".join(path)
         if own.wants(key) and not (arb and any(each.startswith("@") for each in path)):
             value = Value.read(source, [(start, end)], escapes)
@@ -114,14 +116,17 @@ def _json(
     return source, sites
 
 
-def _json_strings(text: str) -> Iterator[tuple[list[str], int, int]]:
+def _json_strings(source: Source) -> Iterator[tuple[list[str], int, int]]:
     """Strings that are values: their paths of keys, and where they stand without their quotes."""
+    text = source.text
     path: list[str | int] = []
     closing: list[str] = []
     key = False
     for found in _JSON.finditer(text):
         match found[0]:
             case "{" | "[" as opening:
+                if len(path) == DEEPEST:
+                    raise source.error(found.start(), _TOO_DEEP)
                 closing.append(opening)
                 path.append("" if opening == "{" else 0)
                 key = opening == "{"

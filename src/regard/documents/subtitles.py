@@ -21,7 +21,7 @@ from regard.documents.cutting import TAG, cut, lines, visible
 from regard.documents.splicing import Site, Source, Spliced
 from regard.text.charsets import check_encoding
 from regard.text.markup import Notation, block
-from regard.text.scanning import Syntax, Token
+from regard.text.scanning import DEEPEST, Syntax, Token
 
 SYNTAX = Syntax(kind="text", lines=False)
 PAUSE = 1000
@@ -34,6 +34,9 @@ REST = "..."
 
 _TIME = r"(?:(\d{1,4}):)?(\d{1,2}):(\d{1,2})[.,](\d{1,3})"
 _TIMING = re.compile(rf"[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}(?:[ \t].*)?$")
+_NOTE = re.compile(r"NOTE(?:\s|$)")
+"""The first line of a comment."""
+_LIKE_TIME = re.compile(r"\ufeff?\s*-?\d+\s*[:.,]\s*\d")
 _INNER_TIME = re.compile(r"<[\d:.]+>")
 """When a part of a WebVTT cue is said: has to be within the time of the cue."""
 _END = re.compile(r"[.!?…。！？♪♫\]][\"'”’»)\]]*$")  # noqa: RUF001
@@ -105,13 +108,15 @@ def _cues(source: Source, vtt: bool) -> Iterator[_Cue]:
     if vtt and re.match(r"\ufeff?WEBVTT(?:[ \t]|$)", rows[0][1]) is None:
         raise source.error(0, "no WebVTT: it does not begin with WEBVTT")
     timings = {}
+    first = ""
     for i, (start, row) in enumerate(rows):
-        timing = _TIMING.match(row.lstrip("\ufeff"))
-        if "-->" not in row or _is_note(rows, i, vtt):
+        first = row if i == 0 or not rows[i - 1][1].strip() else first
+        if "-->" not in row or (vtt and _NOTE.match(first) is not None):
             continue
+        timing = _TIMING.match(row.lstrip("\ufeff"))
         if timing is not None:
             timings[i] = timing
-        else:
+        elif vtt or _is_timing(rows, i):
             raise source.error(start, "times that cannot be read:", repr(row[:60]))
     if not timings and not vtt and source.text.strip("\ufeff \t\r\n"):
         raise source.error(0, "no subtitles: no line has times (00:00:01,000 --> 00:00:02,000)")
@@ -131,18 +136,20 @@ def _cues(source: Source, vtt: bool) -> Iterator[_Cue]:
             yield _framed(source.text, number, group[0][0], group[-1][0] + len(group[-1][1]), times)
 
 
+def _is_timing(rows: Sequence[tuple[int, str]], i: int) -> bool:
+    """Whether a line with an arrow has to be times in SRT, and is not what somebody says: it begins like
+    such, or the number of a cue is above it."""
+    if _LIKE_TIME.match(rows[i][1]) is not None or i == 0:
+        return True
+    numbered = rows[i - 1][1].strip("\ufeff \t").isdigit()
+    return numbered and (i == 1 or not rows[i - 2][1].strip())
+
+
 def _is_name(rows: Sequence[tuple[int, str]], vtt: bool) -> bool:
     """Whether the last of these is what the next cue is called."""
     if not rows or not rows[-1][1].strip() or not (vtt or rows[-1][1].strip().isdigit()):
         return False
     return len(rows) == 1 or not rows[-2][1].strip()
-
-
-def _is_note(rows: Sequence[tuple[int, str]], i: int, vtt: bool) -> bool:
-    """Whether a line is in a comment."""
-    while vtt and i > 0 and rows[i - 1][1].strip():
-        i -= 1
-    return vtt and re.match(r"NOTE(?:\s|$)", rows[i][1]) is not None
 
 
 def _paragraphs(rows: Sequence[tuple[int, str]]) -> list[list[tuple[int, str]]]:
@@ -166,24 +173,19 @@ def _milliseconds(groups: Sequence[str | None]) -> tuple[int, int]:
 def _framed(text: str, number: int, start: int, end: int, times: tuple[int, int]) -> _Cue:
     """Without white space, marks and pairs of tags around all of it."""
     begin = start
-    while start < end:
-        own = text[start:end]
-        if own[0].isspace():
-            start += 1
-        elif own[-1].isspace():
-            end -= 1
-        elif (tag := TAG.match(own)) is None or tag[1]:
+    for _ in range(DEEPEST):
+        own = text[start:end].rstrip()
+        start, end = start + len(own) - len(own.lstrip()), start + len(own)
+        tag = TAG.match(text, start, end)
+        if start >= end or tag is None or tag[1]:
             break
-        elif tag[2] is None:
-            start += tag.end()
-        else:
-            closing = re.search(rf"</{re.escape(tag[2].split('.')[0])}\s*>", own)
-            if closing is None:
-                start += tag.end()
-            elif closing.end() == len(own):
-                start, end = start + tag.end(), end - len(closing[0])
-            else:
-                break
+        if tag[2] is not None:
+            pattern = re.compile(rf"</{re.escape(tag[2].split('.')[0])}\s*>")
+            if (closing := pattern.search(text, start, end)) is not None:
+                if closing.end() < end:
+                    break
+                end = closing.start()
+        start = tag.end()
     return _Cue(number, start, end, *times, text[begin:start])
 
 

@@ -19,11 +19,13 @@ from regard.documents.icu import Argument, Message, read_message
 from regard.documents.splicing import Hole, Site, Source
 from regard.text.charsets import check_encoding
 from regard.text.markup import Notation, block
-from regard.text.scanning import BLOCKS, OPAQUE, VOID, Syntax, Token
+from regard.text.scanning import BLOCKS, OPAQUE, VOID, OpenTags, Syntax, Token
 
 SYNTAX = Syntax(kind="text", lines=False)
 _TAG = re.compile(
-    r"""<(/?)([A-Za-z0-9][\w:.-]*+)((?:[^<>"']++|"[^"<]*+"|'[^'<]*+')*+)>|<!--.*?-->""", re.DOTALL
+    r"""<(/?)([A-Za-z0-9][\w:.-]*+)((?:[^<>"']++|"[^"<]*+"|'[^'<]*+')*+)>"""
+    r"|<!--(?:(?!-->|<!--).)*+-->",
+    re.DOTALL,
 )
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|([A-Za-z]\w*));")
 _MARK = re.compile(
@@ -289,16 +291,13 @@ def _tag(found: re.Match[str]) -> _Found:
 
 def _matched(found: Sequence[_Found]) -> Iterator[_Found]:
     """Tags with their other one; elements that are not translated in one piece."""
-    stack: list[int] = []
+    opened = OpenTags()
     pairs: dict[int, int] = {}
     for i, token in enumerate(found):
         if token.kind == "open":
-            stack.append(i)
-        elif token.kind == "close":
-            depth = next((d for d in reversed(range(len(stack))) if found[stack[d]].name == token.name), None)
-            if depth is not None:
-                pairs[stack[depth]] = i
-                del stack[depth:]
+            opened.begin(token.name, i)
+        elif token.kind == "close" and (first := opened.end(token.name)) is not None:
+            pairs[first] = i
     closed = set(pairs.values())
     for i, token in enumerate(found):
         if (token.kind == "open" and i not in pairs) or (token.kind == "close" and i not in closed):

@@ -16,6 +16,7 @@ from regard.config import ConfigError, from_dict
 from regard.documents.splicing import Hole, Site, Source, Spliced
 from regard.documents.values import Escapes, StringsSettings, Value, value_sites
 from regard.text import DataError, Origin
+from regard.text.scanning import DEEPEST
 
 _FOLD = r"[ \t]*(?:\r\n|\r|\n)\s*"
 _PROPERTIES = re.compile(r"(?:[&!][^\s]*\s+)*")
@@ -116,6 +117,9 @@ def _scalars(source: Source, skipped: int, end: int) -> Iterator[_Scalar]:
     for event in _events(source, skipped, end):
         match type(event).__name__:
             case "MappingStartEvent" | "SequenceStartEvent" as kind:
+                if len(stack) == DEEPEST:
+                    what = f"YAML nested too deeply: more than {DEEPEST} collections within each other"
+                    raise source.error(event.start_mark.index + skipped, what)
                 if stack and stack[-1][1]:
                     stack[-1][0] = "?"
                 is_map = kind == "MappingStartEvent"

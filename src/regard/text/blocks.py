@@ -39,6 +39,8 @@ class Inline:
     opening: str
     closing: str
     nodes: "list[Piece]"
+    inside: "Document | None" = None
+    """Texts in what opens it that are translated by themselves."""
 
 
 Piece = str | Mark | Break | Inline
@@ -77,7 +79,7 @@ class Block:
     @property
     def inside(self) -> "list[Block]":
         """Texts in its marks that are translated by themselves, in order."""
-        return [block for mark in _holders(self.pieces) if mark.inside for block in mark.inside.blocks]
+        return [block for each in _holders(self.pieces) if each.inside for block in each.inside.blocks]
 
     def filled(self, outputs: Iterator[str]) -> "Block":
         """With a translation of each of those `inside`; their own come before them."""
@@ -194,13 +196,12 @@ def has_letters(pieces: Iterable[Piece]) -> bool:
     )
 
 
-def _holders(pieces: Iterable[Piece]) -> Iterator[Mark]:
+def _holders(pieces: Iterable[Piece]) -> Iterator[Mark | Inline]:
     for piece in pieces:
-        match piece:
-            case Mark(inside=document) if document is not None:
-                yield piece
-            case Inline(nodes=inner):
-                yield from _holders(inner)
+        if isinstance(piece, Mark | Inline) and piece.inside is not None:
+            yield piece
+        if isinstance(piece, Inline):
+            yield from _holders(piece.nodes)
 
 
 def _filled(pieces: Sequence[Piece], outputs: Iterator[str]) -> list[Piece]:
@@ -209,7 +210,8 @@ def _filled(pieces: Sequence[Piece], outputs: Iterator[str]) -> list[Piece]:
         match piece:
             case Mark(_, name, document) if document is not None:
                 found.append(Mark(document.join(outputs), name))
-            case Inline(opening, closing, inner) if any(_holders(inner)):
+            case Inline(opening, closing, inner, document) if any(_holders([piece])):
+                opening = opening if document is None else document.join(outputs)
                 found.append(Inline(opening, closing, _filled(inner, outputs)))
             case _:
                 found.append(piece)

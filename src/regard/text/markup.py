@@ -29,7 +29,7 @@ from regard.text.blocks import (
     names_of,
 )
 from regard.text.placeholders import by_place, choices, placeholders
-from regard.text.scanning import Syntax, Token, scan
+from regard.text.scanning import Syntax, Token, bounded, scan
 
 __all__ = ["Block", "Document", "Notation", "block", "parse", "read_block"]
 
@@ -112,12 +112,8 @@ def _read(
     before, raw, after = _stripped(raw)
     plain = syntax.kind == "text" and not syntax.tags
     tokens = [Token("text", raw)] if plain else adjust(scan(raw, syntax))
-    pieces = _build(tokens, syntax, marks)
-    return Block(pieces, syntax, before, after, ordered=_ordered(pieces))
-
-
-def _ordered(pieces: Sequence[Piece]) -> bool:
-    return by_place(names_of(pieces)) or in_turn(pieces)
+    pieces, ordered = _build(tokens, syntax, marks)
+    return Block(pieces, syntax, before, after, ordered=ordered)
 
 
 def _without_choices(
@@ -153,10 +149,10 @@ def _block(
 ) -> str | Block:
     """As it stands where there is nothing to translate."""
     before, _, after = _stripped(raw)
-    pieces = _build(tokens, syntax, (), notation)
+    pieces, ordered = _build(tokens, syntax, (), notation)
     if not has_letters(pieces):
         return raw
-    return Block(pieces, syntax, before, after, raw, notation, _ordered(pieces))
+    return Block(pieces, syntax, before, after, raw, notation, ordered)
 
 
 def _stripped(raw: str) -> tuple[str, str, str]:
@@ -168,8 +164,9 @@ def _stripped(raw: str) -> tuple[str, str, str]:
 
 def _build(
     tokens: Sequence[Token], syntax: Syntax, marks: Sequence[Mark], notation: Notation | None = None
-) -> list[Piece]:
-    """`marks` are those for which there are stand-ins."""
+) -> tuple[list[Piece], bool]:
+    """And whether they have to stay in their order. `marks` are those for which there are stand-ins."""
+    tokens, deep = bounded(tokens)
     stack: list[tuple[str, list[Piece]]] = [("", [])]
     for token in tokens:
         opening, pieces = stack[-1]
@@ -184,7 +181,8 @@ def _build(
             case "close":
                 stack.pop()
                 stack[-1][1].append(Inline(opening, raw, pieces))
-    return stack[0][1]
+    built = stack[0][1]
+    return built, deep or by_place(names_of(built)) or in_turn(built)
 
 
 def _pieces(raw: str, syntax: Syntax, marks: Sequence[Mark], notation: Notation | None) -> Iterator[Piece]:

@@ -4,9 +4,10 @@
     %<PRIuMAX>  %1  %L2  %n  %Y-%m-%d    gettext in C, Qt, dates
     {name}  {0:N2}  ${x}  #{x}  %{x}     Python, .NET, JavaScript, Ruby
     {{x}}  {{{x}}}  $t(key)  %name%      Handlebars, i18next, Symfony
+    ${a ? b : c}  {{ x | date: {y: 1} }}   expressions
     {when, date, short}                  ICU
     &amp;                                an entity, in a text that is no markup
-    https://...  mail@example.org        addresses
+    https://...  www.x.org  a@x.org      addresses
 
 A choice of ICU, `{n, plural, one {# file} other {# files}}`, has branches: these are text, the rest is not.
 """
@@ -18,9 +19,11 @@ from dataclasses import dataclass
 _LETTER = r"A-Za-z\u00c0-\u024f\u0370-\u052f"
 """Of Latin, Greek and Cyrillic script: what stands in addresses. Others may follow one at once, as text."""
 _URL = rf"{_LETTER}0-9/#&=+$@%~_*|^\\`(\["
+_INSIDE = r"(?:[^{}\n]|\{[^{}\n]{0,200}+\}){1,400}+"
+"""Of an expression, with objects in it."""
 _VARIABLE = (
     r"\[X\d+X\]"
-    r"|\{\{\{[^{}\n]{1,80}\}\}\}|\{\{[^{}\n]{1,80}\}\}|\$t\([^()\n]{1,80}\)"
+    rf"|\{{\{{\{{{_INSIDE}\}}\}}\}}|\{{\{{{_INSIDE}\}}\}}|[$#]\{{{_INSIDE}\}}|\$t\([^()\n]{{1,80}}\)"
     r"|[$#%]?\{\s{0,2}[\w.!@\[\]-]{0,40}\s{0,2}(?:,\s?-?\d{1,3})?(?::[^{}\s]{0,20})?\}"
     r"|\{\s{0,3}[\w.-]{1,40}\s{0,3},\s{0,3}(?:number|date|time|spellout|ordinal|duration)"
     r"\s{0,3}(?:,[^{}\n]{0,60})?\}"
@@ -28,7 +31,8 @@ _VARIABLE = (
     r"|%[-^0]?[YymbBHIMdejAa](?:[-/.:, ]{1,2}%[-^0]?[YymbBHIMSpjZAad](?!\w)){1,8}(?!\w)"
     r"|%%|%\([\w.]{1,40}\)[-+#0]?\d{0,4}(?:\.\d{1,3})?[a-zA-Z]"
     r"|%[A-Za-z_]\w{1,40}(?:\.\w{1,40}){0,4}%(?![\w%])"
-    rf"|(?<![{_LETTER}0-9_])(?:https?|ftp)://(?:[{_URL}.,;:!?)\]'-]|\{{[\w.]{{0,40}}\}})*"
+    rf"|(?:(?<![{_LETTER}0-9_])(?:https?|ftp)://|(?<![{_LETTER}0-9_@./-])www\.(?=\w))"
+    rf"(?:[{_URL}.,;:!?)\]'-]|\{{[\w.]{{0,40}}\}})*"
     rf"(?:[{_URL}-]|\{{[\w.]{{0,40}}\}})"
     r"|(?<!\S)@\w+(?:@[\w.-]+\w)?"
     rf"|(?<![{_LETTER}0-9_.+-])[{_LETTER}0-9_.+-]+@[{_LETTER}0-9_-]+(?:\.[{_LETTER}0-9_-]+)+"
@@ -73,6 +77,10 @@ _CHOICE = re.compile(r"\{\s{0,20}[\w.-]{1,40}\s{0,20},\s{0,20}(plural|selectordi
 _SELECTOR = re.compile(r"\s*(?:offset:\s*\d+\s+)?(?:=\d+|[\w-]+)\s*\{")
 
 
+MOST_BROKEN = 20
+"""Of each the rest of the text is read."""
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """One of ICU's, in a text."""
@@ -86,12 +94,14 @@ class Choice:
 
 
 def choices(text: str) -> Iterator[Choice]:
-    """Those that are not within another. What only looks like one is none."""
-    at = 0
-    while (found := _CHOICE.search(text, at)) is not None:
+    """Those that are not within another. What only looks like one is none; where there is much of that, what
+    follows is none either."""
+    at = broken = 0
+    while broken < MOST_BROKEN and (found := _CHOICE.search(text, at)) is not None:
         choice = _choice(text, found)
         if choice is not None:
             yield choice
+        broken += choice is None
         at = found.end() if choice is None else choice.end
 
 

@@ -5,7 +5,7 @@ have such within. In XML, where no tag has a meaning, those that have nothing bu
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -161,6 +161,47 @@ def _match(tokens: Sequence[Token], syntax: Syntax) -> None:
             if depth is not None:
                 token.pair, tokens[stack[depth]].pair = stack[depth], i
                 del stack[depth:]
+
+
+class OpenTags:
+    """Tags that are open, by what they are called. As quick for tags that nothing ends as for others."""
+
+    def __init__(self) -> None:
+        self._open: list[tuple[Hashable, int]] = []
+        self._depths: dict[Hashable, list[int]] = {}
+
+    def begin(self, name: Hashable, place: int) -> None:
+        self._depths.setdefault(name, []).append(len(self._open))
+        self._open.append((name, place))
+
+    def end(self, name: Hashable, above: Hashable = None) -> int | None:
+        """The place of the innermost of this name, which ends, and with it all that began within; None if
+        there is none, or one called `above` is open within it."""
+        depths = self._depths.get(name)
+        if not depths or depths[-1] < (self._depths.get(above) or [-1])[-1]:
+            return None
+        depth = depths[-1]
+        place = self._open[depth][1]
+        for own, _ in self._open[depth:]:
+            self._depths[own].pop()
+        del self._open[depth:]
+        return place
+
+
+def bounded(tokens: Sequence[Token]) -> tuple[list[Token], bool]:
+    """Of tokens with nested tags: those that are deeper than DEEPEST as marks. Whether there are any: they do
+    not enclose, so they have to stay in their order."""
+    found: list[Token] = []
+    depth, deep = 0, False
+    for token in tokens:
+        depth += token.kind == "open"
+        if depth > DEEPEST and token.kind in ("open", "close"):
+            deep = True
+            found.append(Token("mark", token.raw))
+        else:
+            found.append(token)
+        depth -= token.kind == "close"
+    return found, deep
 
 
 def _collapsed(tokens: Sequence[Token], syntax: Syntax) -> Iterator[Token]:

@@ -5,8 +5,8 @@
     regard classify MODEL few.csv --out out.jsonl   to a file, whose ending may choose another format
     regard classify MODEL texts/ more.csv --out DIR each file of a folder too, to one of its name in DIR
 
-A file is written under another name and renamed when it is whole. What is in DIR already is left as it is, so
-that a run that was stopped goes on.
+A file is written under another name and renamed when it is whole; a pipe or a device is written into. What
+is in DIR already is left as it is, so that a run that was stopped goes on.
 """
 
 import bz2
@@ -23,7 +23,7 @@ from typing import Any, TextIO
 from rich.console import Console
 
 from regard.config import ConfigError
-from regard.disk import full_disk
+from regard.disk import full_disk, own_partial, sync_folder
 from regard.tasks.base.formats import AS_NAMED, REFUSED, TABLES, FileOptions, Format, ending
 from regard.tasks.base.sources import Source, source_of
 from regard.tasks.base.terminal import say
@@ -33,6 +33,8 @@ from regard.text.files import COMPRESSED
 Inputs = str | Sequence[str] | None
 """Files, folders, "-" for standard input, or texts; nothing is standard input too."""
 
+_STREAMS = re.compile(r"/dev/(?:stdout|stderr|fd/\d+)|/proc/self/fd/\d+")
+"""What is behind them may be a file that has text already."""
 _OPEN: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 
 
@@ -78,14 +80,24 @@ def write_bytes_whole(path: Path, raw: bytes) -> None:
 @contextmanager
 def _renamed(path: Path, mode: str, **how: Any) -> Iterator[Any]:
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.partial")
-    try:
-        with full_disk(path), _OPEN.get(path.suffix, open)(partial, mode, **how) as file:
+    opened, stream = _OPEN.get(path.suffix, open), _STREAMS.fullmatch(str(path))
+    if stream or (path.exists() and not path.is_file()):  # somebody has it open, or it is no file
+        with full_disk(path), opened(path, mode.replace("w", "a") if stream else mode, **how) as file:
             yield file
-        partial.replace(path)
+        return
+    path = path.resolve()  # what a link leads to is replaced, not the link
+    partial = own_partial(path)
+    try:
+        with full_disk(path):
+            with opened(partial, mode, **how) as file:
+                yield file
+            with partial.open("rb+") as file:
+                os.fsync(file.fileno())
+            partial.replace(path)
     finally:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
+    sync_folder(path.parent)
 
 
 def assign(

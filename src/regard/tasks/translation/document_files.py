@@ -36,6 +36,9 @@ from regard.text.terms import Terms
 
 AT_ONCE = 20_000
 """Segments that are translated before their documents are written."""
+BYTES_AT_ONCE = 64 * 1024 * 1024
+FILES_AT_ONCE = 500
+"""Documents that are held until these are full, whatever there is to translate in them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,7 +143,7 @@ def translate_files(
     for each in assignments:
         with trouble.told():
             waiting.append(_opened(each, translator, options, to, pair, console))
-        if sum(document.new for document in waiting) >= AT_ONCE:
+        if _full(waiting):
             reports += _translate(translator, waiting, out, options, settings, trouble)
             waiting = []
     reports += _translate(translator, waiting, out, options, settings, trouble)
@@ -153,6 +156,11 @@ def translate_files(
         counts = f"{trouble.count} of {len(assignments)} files"
         raise ConfigError(f"{counts} could not be read or written; the others are done")
     return reports
+
+
+def _full(waiting: Sequence[_Document]) -> bool:
+    new, size = (sum(each.new for each in waiting), sum(len(each.raw) for each in waiting))
+    return new >= AT_ONCE or size >= BYTES_AT_ONCE or len(waiting) >= FILES_AT_ONCE
 
 
 @dataclass(slots=True)
@@ -230,6 +238,8 @@ def _earlier(
     console: Console,
 ) -> _Earlier:
     target, named = Path(str(each.target)), _tells(each) == "keys"
+    if sources.became is not None:
+        settings = {**settings, "encoding": sources.became}
     found = sources.paired(_old(target, each.source.document, settings), named=named)
     if sources.whole(raw, opened) and (not named or len(found) == len(sources.rows)):
         there = zip(opened.segments, sources.rows, strict=True)
