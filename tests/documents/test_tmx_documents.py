@@ -4,7 +4,10 @@ import pytest
 
 from regard.documents.base import Result
 from regard.documents.registry import open_document
+from regard.memory import Memory
+from regard.memory.files import ImportSettings, import_file
 from regard.text import DataError
+from regard.text.tmx import MACHINE
 
 RAW = """<?xml version="1.0"?>
 <!DOCTYPE tmx SYSTEM "tmx14.dtd">
@@ -34,10 +37,11 @@ def test_only_what_is_missing_is_added():
     text = '<bpt i="1">&lt;b></bpt>Hier<ept i="1">&lt;/b></ept> drücken'
     wanted = RAW.replace(
         "   </tuv>\n  </tu>",
-        f'   </tuv>\n   <tuv xml:lang="de">\n    <seg>{text}</seg>\n   </tuv>\n  </tu>',
+        f'   </tuv>\n   <tuv xml:lang="de" creationid="{MACHINE}">\n    <seg>{text}</seg>\n'
+        "   </tuv>\n  </tu>",
     )
     assert memory.write([Result(text=text), None]).decode() == wanted
-    assert [each.state for each in opened(wanted).segments] == ["final", "final"]
+    assert [each.state for each in opened(wanted).segments] == ["draft", "final"]
 
 
 def test_codes_enclose_their_words():
@@ -58,3 +62,29 @@ def test_codes_enclose_their_words():
 def test_what_cannot_be_read_is_told(raw, to, told):
     with pytest.raises(DataError, match=told):
         opened(raw, to)
+
+
+def test_what_a_model_wrote_is_a_draft_until_somebody_has_changed_it(tmp_path):
+    memory = opened()
+    written = memory.write([Result(text="Hier", flags=("numbers", "a<b")), None])
+    assert b'<prop type="x-regard-flags">numbers, a&lt;b</prop>\n    <seg>Hier</seg>' in written
+    again = opened(written.decode())
+    assert [each.state for each in again.segments] == ["draft", "final"]
+    taken = Result(text=again.segments[0].target, origin="file", state="draft")
+    assert MACHINE in memory.write([taken, None]).decode()
+    mended = written.replace(b'creationid="', b'changeid="Anna" creationid="')
+    for raw, wanted in ((written, ["Fertig"]), (mended, ["Hier", "Fertig"])):
+        (tmp_path / "a.tmx").write_bytes(raw)
+        import_file(tmp_path / "a.tmx", tmp_path / f"{len(wanted)}.db", ImportSettings(target="de"))
+        with Memory(tmp_path / f"{len(wanted)}.db") as found:
+            assert [each.target for each in found.segments()] == wanted
+
+
+def test_an_empty_translation_is_filled_and_says_so_too():
+    empty = RAW.replace("<seg>Fertig</seg>", "<seg></seg>")
+    for result, said in (
+        (Result(text="Fertig"), f'"DE" creationid="{MACHINE}"'),
+        (Result(text="Fertig", origin="memory"), '"DE"'),
+    ):
+        written = opened(empty).write([None, result]).decode()
+        assert f"<tuv xml:lang={said}><seg>Fertig</seg></tuv>" in written

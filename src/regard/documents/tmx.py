@@ -1,15 +1,20 @@
 """TMX, translation memories: a unit that lacks the target language gets it; the others stay as they are.
 
-<tu><tuv xml:lang="en"><seg>...</seg></tuv>  +  <tuv xml:lang="de"><seg>...</seg></tuv></tu>
+    <tu><tuv xml:lang="en"><seg>...</seg></tuv>
+        <tuv xml:lang="de" creationid="regard:machine"><prop type="x-regard-flags">numbers</prop>
+             <seg>...</seg></tuv></tu>
+
+What a model wrote says so, and is a draft, until somebody has changed it and is named as who did (changeid).
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from regard.documents.base import Result, Segment, as_it_is
+from regard.documents.base import Result, Segment, State, as_it_is
 from regard.documents.codes import inline_block
-from regard.documents.xmltree import LANGUAGE, Edit, Node, indent_before, quoted, read_xml
+from regard.documents.xmltree import LANGUAGE, Edit, Node, attributes_of, clean, indent_before, read_xml
+from regard.text.tmx import MACHINE
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,7 @@ class OpenedTmx:
                     block=inline_block(raw_source),
                     source=raw_source,
                     target=target,
-                    state="final" if target.strip() else "new",
+                    state=_state(own, target),
                 )
             )
         self.segments: Sequence[Segment] = found
@@ -88,18 +93,32 @@ class OpenedTmx:
         for segment, unit, result in zip(self.segments, self._units, results, strict=True):
             if result is None or as_it_is(segment, result):
                 continue
-            if unit.target is not None:
+            if unit.target is not None and unit.target.parent is not None:
                 edits += self._tree.rewrite(unit.target, {}, result.text)
+                edits += self._tree.rewrite(
+                    unit.target.parent, {"creationid": MACHINE} if result.draft else {}
+                )
                 continue
             data = self._tree.data
             outer, inner = indent_before(data, unit.source.start), indent_before(data, unit.seg.start)
             name = "lang" if "lang" in unit.source.attributes else "xml:lang"
-            language = quoted(target_language or self.target_language or "")
+            own: dict[str, str | None] = {name: target_language or self.target_language or ""}
+            own["creationid"] = MACHINE if result.draft else None
+            flags = clean(", ".join(result.flags)).replace("&", "&amp;").replace("<", "&lt;")
+            prop = f'{inner}<prop type="x-regard-flags">{flags}</prop>' if flags else ""
             end = indent_before(data, unit.source.inner_end)
-            text = f"{outer}<tuv {name}={language}>{inner}<seg>{result.text}</seg>{end}</tuv>"
+            text = f"{outer}<tuv{attributes_of(own)}>{prop}{inner}<seg>{result.text}</seg>{end}</tuv>"
             last = unit.node.named("tuv")[-1].end
             edits.append(Edit(last, last, text))
         return self._tree.written(edits)
+
+
+def _state(unit: _Unit, target: str) -> State:
+    if unit.target is None or not target.strip():
+        return "new"
+    variant = unit.target.parent
+    said = {} if variant is None else variant.attributes
+    return "draft" if said.get("creationid") == MACHINE and not said.get("changeid") else "final"
 
 
 def _of(texts: Mapping[str, tuple[Node, Node]], language: str) -> tuple[Node, Node] | None:

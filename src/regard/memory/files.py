@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import TextIO
 
 from regard.config import ConfigError
-from regard.disk import full_disk
+from regard.disk import full_disk, own_partial
 from regard.memory.documents import is_bilingual, scan_document
 from regard.memory.rows import ending, scan_rows
 from regard.memory.segments import Imported, Segment
 from regard.memory.store import Memory
 from regard.text.records import DataError, OnError, Origin, Skipped, sift
 from regard.text.tmx import (
+    MACHINE,
     Tags,
     Unit,
     Variant,
@@ -110,7 +111,7 @@ def _from_tmx(path: str | Path, settings: ImportSettings) -> Iterator[Segment | 
             found = found or fault is not None or other is not None
             if fault is not None:
                 yield fault
-            elif own is not None and other is not None:
+            elif own is not None and other is not None and MACHINE not in (own.author, other.author):
                 date, author = other.date or own.date, other.author or own.author
                 yield Segment(own.text, other.text, own.language, other.language, date, author)
     if present and not found:
@@ -206,7 +207,7 @@ def _write_table(out: TextIO, segments: Iterator[Segment], kind: str) -> int:
 @contextmanager
 def _replacing(path: Path) -> Iterator[TextIO]:
     """A file that has its name when it is whole."""
-    partial = path.with_name(f".{path.name}.partial")
+    partial = own_partial(path.with_name(f".{path.name}"))
     try:
         with full_disk(path), partial.open("w", encoding="utf-8", newline="") as out:
             yield out

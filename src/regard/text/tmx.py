@@ -33,6 +33,8 @@ Tags = Literal["drop", "keep"]
 
 LOOKED_AT = 1000
 """Units that tell which languages a file has."""
+MACHINE = "regard:machine"
+"""The author of what a model wrote and nobody has changed."""
 _CODES = {"bpt", "ept", "ph", "it", "ut"}
 _DATE = re.compile(r"\d{8}T\d{6}Z")
 _BREAK = re.compile(r"</?(?:\w+:)?(?:br|p|lb)\b[^<>]*>|\\n|\n|\\(?:line|par)\b", re.IGNORECASE)
