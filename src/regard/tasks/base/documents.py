@@ -17,6 +17,7 @@ from regard.tasks.base.files import TextFilesConfig
 from regard.tasks.base.splits import Reader, Split, Splits, check_hold_out
 from regard.text import DataError, Line, OnError, Origin, Skipped, Table, read_lines, read_table_lines
 from regard.text.records import sift
+from regard.text.remote import placed
 from regard.text.tables import Format
 
 PASSAGE = 1_000_000
@@ -151,7 +152,7 @@ class DocumentCorpus:
     def paths(self, split: Split) -> list[Path]:
         """Of a folder, all files in it, in the order of their names."""
         names = {"train": self.config.train, "valid": self.config.valid, "test": self.config.test}[split]
-        return [path for name in names for path in _files(self.root / name)]
+        return [path for name in names for path in _files(placed(self.root, name))]
 
     def line_readers(self, split: Split) -> list[Callable[..., Iterator[Line]]]:
         """For each of the files, a reader of its lines, or its rows, that waits to be told what to do with
