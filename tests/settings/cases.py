@@ -297,6 +297,11 @@ PAIRS: list[Row] = [
     ("data.on_error", "skip", "refused", read_from(pair("broken"))),
 ]
 
+RANKED = {
+    "data.train": [{"table": "../rankings/other.jsonl", "source": "query", "target": "positive"}],
+}
+"""Pairs in a table that has negatives too."""
+
 DOCUMENTS: list[Row] = [
     ("data.train", ["train.txt", "other.txt"], "batches"),
     ("data.valid", ["other.txt"], "valid"),
@@ -561,6 +566,8 @@ TABLES: dict[str, list[Row]] = {
         *PAIRS,
         ("data.too_long", "skip", "batches", {"data.longest": 8}),
         ("data.overlap", "keep", "batches", {"data.train": [pair("elsewhere")]}),
+        ("data.negatives", ["negatives"], "batches", RANKED),
+        ("data.most", 1, "batches", {**RANKED, "data.negatives": ["negatives"]}),
     ],
     "rerank": [
         *EVERY_TASK,

@@ -32,7 +32,8 @@ def with_facts(head: EmbedConfig, folder: Path, pooling: Path | None) -> EmbedCo
     path = folder / FILE
     facts = read_table_if_there(path)
     check_keys(facts, _KEYS, path, only={}, metadata=_METADATA)
-    similarity, dimensions = facts.get("similarity_fn_name") or "cosine", facts.get("truncate_dim")
+    similarity: Any = facts.get("similarity_fn_name") or "cosine"
+    dimensions = facts.get("truncate_dim")
     if similarity not in get_args(Similarity):
         known = ", ".join(get_args(Similarity))
         raise HubError(f"{path}: similarity_fn_name={similarity!r:.60} is not known, only {known}")

@@ -106,7 +106,7 @@ def mine_negatives(
     precision: Precision = None,
     device: Device = "auto",
 ) -> None:
-    """Find texts that are near a query and do not answer it, to train a reranker with."""
+    """Find texts that are near a query and do not answer it, to train a reranker or an embedder with."""
 
 
 @command("regard.meaning.commands", files=("encoding",))

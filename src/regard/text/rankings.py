@@ -1,4 +1,4 @@
-"""Queries with a text that answers each and texts that do not: what a reranker learns from.
+"""Queries with a text that answers each and texts that do not: what rerankers and embedders learn from.
 
     {"query": ..., "positive": ..., "negatives": [..., ...], "scores": [9.1, 2.3, -4.0]}
 

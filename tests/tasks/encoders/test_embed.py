@@ -22,10 +22,10 @@ from regard.tasks.base.reading import Reader
 from regard.tasks.base.recipe import Written
 from regard.tasks.embedding import train as embed
 from regard.tasks.embedding.batches import EncodedPairs, PairedFeed
+from regard.tasks.embedding.contrast import ContrastiveLoss, contrastive
 from regard.tasks.embedding.data import Held, distinct
 from regard.tasks.embedding.embedder import Embedder
 from regard.tasks.embedding.recipe import RECIPE, ContrastiveConfig, EmbedRecipe
-from regard.tasks.embedding.train import ContrastiveLoss, contrastive
 from regard.text import DataError
 from regard.train.objectives import HIDDEN
 from regard.train.ranks import Ranks

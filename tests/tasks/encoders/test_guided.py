@@ -14,9 +14,10 @@ import regard
 from regard.config import ConfigError
 from regard.settings.models import EmbedConfig, PromptConfig
 from regard.tasks.base.encoders import open_encoder, save_checkpoint
+from regard.tasks.embedding.contrast import contrastive
 from regard.tasks.embedding.embedder import Embedder
 from regard.tasks.embedding.recipe import ContrastiveConfig
-from regard.tasks.embedding.train import contrastive, prepare
+from regard.tasks.embedding.train import prepare
 from regard.tasks.registry import as_recipe
 from regard.train.ranks import Ranks
 from tests.tasks import tiny

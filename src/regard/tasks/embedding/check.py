@@ -4,8 +4,8 @@ from typing import Any
 
 from regard.config import ConfigError
 from regard.tasks.base.doctor import look_at
-from regard.tasks.base.pairs import Corpus
 from regard.tasks.base.recipe import Written
+from regard.tasks.embedding.data import open_pairs
 from regard.text import Pair
 from regard.text.doctor import Kind, Report, Sample, Vectors
 
@@ -16,7 +16,7 @@ def doctor(written: Written[Any], *, examples: int = 3, vectors: Vectors | None 
     if vectors is not None:
         raise ConfigError("--model is for labelled texts, and these are pairs: leave it out")
     data = written.checked.data
-    return look_at(Corpus(data.files, written.where).readers, _sample, KIND, data, examples=examples)
+    return look_at(open_pairs(data, written.where).readers, _sample, KIND, data, examples=examples)
 
 
 def _sample(record: Pair) -> Sample:

@@ -1,25 +1,35 @@
-"""Pairs of texts that mean the same, for sentence vectors: which files, read into memory."""
+"""Pairs of texts that mean the same, for sentence vectors: which files, read into memory. In a table, a pair
+may have texts beside it that do not answer, as regard mine-negatives finds them."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from regard.config import check_choices
 from regard.tasks.base.files import TextFilesConfig
 from regard.tasks.base.pairs import Corpus, PairFiles, PairsConfig
 from regard.tasks.base.splits import Split, check_hold_out
-from regard.text import OnError, Pair
+from regard.text import OnError, Pair, Table
+from regard.text.rankings import read_rankings
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PairedConfig(TextFilesConfig):
     train: tuple[PairFiles, ...]
     """What is learned from, texts that mean the same: [one, other], or a list of such lists. A single file
-    stands for both sides: each text is then its own other, seen with other dropout."""
+    stands for both sides: each text is then its own other, seen with other dropout. A single file of JSON
+    lines is one that regard mine-negatives writes: with the columns query, positive and negatives."""
     valid: tuple[PairFiles, ...] = ()
     """What progress is measured on. Without it, some of the training pairs are held out."""
     test: tuple[PairFiles, ...] = ()
     """What the finished model is measured on, pair of files by pair of files."""
+    negatives: tuple[str | int, ...] = ()
+    """Columns of texts that do not answer the first of a pair, in the tables of train: a list of them in JSON
+    lines, or one text in each of several columns."""
+    most: int = 7
+    """Negatives of a pair that are read, the first ones; 0: all of them."""
     root: str = ""
     """Where relative paths start from; unless given, the folder of the recipe."""
     hold_out: int = 0
@@ -42,6 +52,13 @@ class PairedConfig(TextFilesConfig):
             raise ValueError('train is empty: name two files, train = ["train.en", "train.de"]')
         if self.longest and self.longest < 4:
             raise ValueError(f"longest={self.longest} leaves no room for a word: choose 4 or more")
+        if self.negatives and not any(_is_table(files) for files in self.train):
+            raise ValueError(
+                f"negatives={[*self.negatives]} are columns, and train names no table: "
+                'train = {table = "mined.jsonl", source = "query", target = "positive"}'
+            )
+        if self.most < 0:
+            raise ValueError(f"most={self.most} must be 0 or more")
         check_hold_out(self.hold_out, self.valid)
         for split in ("train", "valid", "test"):
             for files in getattr(self, split):
@@ -62,6 +79,40 @@ class PairedConfig(TextFilesConfig):
         """The same files, as a translator has them."""
         shared = ("train", "valid", "test", "root", "hold_out", "on_error", "encoding", "separator")
         return PairsConfig(**{name: getattr(self, name) for name in shared})
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast(Pair):
+    """A pair, and texts that do not answer its source."""
+
+    negatives: tuple[str, ...]
+
+
+def negatives_of(pair: Pair) -> tuple[str, ...]:
+    return pair.negatives if isinstance(pair, Contrast) else ()
+
+
+def open_pairs(config: PairedConfig, where: Path) -> Corpus:
+    """All pairs of a recipe; those to learn from with the negatives of their tables."""
+
+    def reader(files: PairFiles, root: Path, how: TextFilesConfig) -> Callable[..., Iterator[Pair]]:
+        if not (config.negatives and files in config.train and _is_table(files)):
+            return files.reader(root, how)
+        path = root / str(files.table)
+        table = Table(path=path, format=files.format, encoding=how.encoding, separator=how.separator)
+        columns: dict[str, Any] = {"query": files.source, "positive": files.target}
+        return partial(_contrasts, table, **columns, negatives=config.negatives, most=config.most)
+
+    return Corpus(config.files, where, reader)
+
+
+def _is_table(files: PairFiles) -> bool:
+    return files.table is not None and not files.tmx
+
+
+def _contrasts(table: Table, **how: Any) -> Iterator[Contrast]:
+    for each in read_rankings(table, **how):
+        yield Contrast(each.query, each.positive, each.origin, each.origin, each.negatives)
 
 
 @dataclass(frozen=True, slots=True)

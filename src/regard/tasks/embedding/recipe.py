@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from regard.config import check_choices
 from regard.settings.shape import EncoderShape
 from regard.settings.training import BatchConfig
+from regard.tasks.base.formats import TABLES, ending
 from regard.tasks.base.measures import check_metric
 from regard.tasks.base.pairs import plain_files
 from regard.tasks.base.recipe import Recipe, RecipeSpec, Tables
@@ -87,12 +88,23 @@ def _plain(plain: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(data, Mapping):
         return plain
     files = {split: _files(data[split]) for split in ("train", "valid", "test") if split in data}
-    return {**plain, "data": {**data, **files}}
+    usual = {"negatives": "negatives"} if _is_mined(data.get("train")) else {}
+    data = {**usual, **data, **files}
+    if isinstance(data.get("negatives"), str | int):
+        data["negatives"] = [data["negatives"]]
+    return {**plain, "data": data}
 
 
 def _files(given: Any) -> Any:
-    """As a translator's; and a single file is both sides."""
+    """As a translator's; and a single file is both sides, unless it was mined."""
+    if _is_mined(given):
+        return [{"table": given, "source": "query", "target": "positive"}]
     return plain_files([given, given] if isinstance(given, str) else given)
+
+
+def _is_mined(given: Any) -> bool:
+    """As regard mine-negatives writes it."""
+    return isinstance(given, str) and TABLES.get(ending(given)) == "jsonl"
 
 
 def _suited(

@@ -1,31 +1,19 @@
-"""Training sentence vectors from pairs that mean the same: each text must find its other among those of the
-whole batch (Sohn 2016; Henderson et al. 2017).
+"""Training sentence vectors from pairs that mean the same; contrast.py is what is learned from them.
 
-    loss_i = - log( exp(cos(u_i, v_i) / t) / sum_j exp(cos(u_i, v_j) / t) )
-
-and the same from v to u; the mean of both. Pairs that have a text in common are not each other's wrong
-answers; nor, with a guide g, are those that it finds nearer (GISTEmbed, Solatorio 2024):
-
-    cos(g(u_i), g(v_j)) > cos(g(u_i), g(v_i)) - margin
-
-With several dimensions, the mean of the losses of vectors that are cut to the first so many numbers
-(Matryoshka, Kusupati et al. 2022). A text may be its own other: two passes with other dropout (SimCSE, Gao et
-al. 2021). A start that has prompts is trained with them: the first of a pair is what is asked, the other what
-is searched.
+A text may be its own other: two passes with other dropout (SimCSE, Gao et al. 2021). A start that has prompts
+is trained with them: the first of a pair is what is asked, the other what is searched.
 """
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from jaxtyping import Float, Int
 from rich.console import Console
-from torch import Tensor
 
 from regard.data import Plan
 from regard.hub import Checkpoint
@@ -34,92 +22,28 @@ from regard.settings.models import EmbedConfig, PoolConfig
 from regard.tasks.base import metrics
 from regard.tasks.base.job import Job
 from regard.tasks.base.measures import better, plugin_figures
-from regard.tasks.base.pairs import Corpus, texts
 from regard.tasks.base.reading import Reader, quietly
 from regard.tasks.base.recipe import Written
 from regard.tasks.base.settle import SettledEncoder, settle_encoder
 from regard.tasks.base.splits import Split
-from regard.tasks.embedding.batches import EncodedPairs, PairedBatch, PairedFeed, PairUse, encode
-from regard.tasks.embedding.data import Held, distinct, held_pairs
+from regard.tasks.embedding.batches import EncodedPairs, PairedFeed, PairUse, encode
+from regard.tasks.embedding.contrast import ContrastiveLoss, contrastive
+from regard.tasks.embedding.data import Held, distinct, held_pairs, negatives_of, open_pairs
 from regard.tasks.embedding.embedder import Embedder, open_embedder
 from regard.tasks.embedding.recipe import ContrastiveConfig, EmbedRecipe
-from regard.train.objectives import HIDDEN, Sums
+from regard.text import Pair
 from regard.train.ranks import Ranks
-
-
-class ContrastiveLoss:
-    def __init__(self, model: Headed, config: ContrastiveConfig) -> None:
-        self.model, self.config = model, config
-
-    def compile(self) -> None:
-        """The head is small: there is nothing to win."""
-
-    def __call__(self, batch: PairedBatch) -> Sums:
-        layout = batch.text.layout
-        vectors = self.model.head(self.model.states(batch.text.ids, layout), layout)
-        sources, targets = (vectors.index_select(0, places) for places in batch.places.unbind(dim=1))
-        return contrastive(sources, targets, batch.numbers, self.config, batch.guide)
-
-
-def contrastive(
-    sources: Float[Tensor, "rows width"],
-    targets: Float[Tensor, "rows width"],
-    numbers: Int[Tensor, "rows 2"],
-    config: ContrastiveConfig,
-    guide: Float[Tensor, "rows 2 other"] | None = None,
-) -> Sums:
-    """Of vectors of length 1; those of the `guide`, too. `numbers` tell which texts are the same; rows whose
-    numbers are hidden are neither asked nor answers."""
-    exact = torch.promote_types(sources.dtype, torch.float32)
-    found = [_contrastive(sources, targets, numbers, config, guide)]
-    for width in config.dimensions:
-        ours, theirs = (F.normalize(side[:, :width].to(exact), dim=-1) for side in (sources, targets))
-        found.append(_contrastive(ours, theirs, numbers, config, guide))
-    loss = torch.stack([each.loss for each in found]).mean()
-    return Sums(loss, loss.detach(), found[0].tokens)
-
-
-def _contrastive(
-    sources: Float[Tensor, "rows width"],
-    targets: Float[Tensor, "rows width"],
-    numbers: Int[Tensor, "rows 2"],
-    config: ContrastiveConfig,
-    guide: Float[Tensor, "rows 2 other"] | None,
-) -> Sums:
-    shown = numbers[:, 0] != HIDDEN
-    common = (numbers[:, None, :, None] == numbers[None, :, None, :]).flatten(2).any(dim=2)
-    itself = torch.eye(len(numbers), dtype=torch.bool, device=numbers.device)
-    visible = itself | (~common & shown & shown[:, None])
-    exact = torch.promote_types(sources.dtype, torch.float32)
-    with torch.autocast(sources.device.type, enabled=False):  # a small temperature makes errors large
-        scores = sources.to(exact) @ targets.to(exact).T / config.temperature
-    there = back = visible
-    if guide is not None:
-        with torch.autocast(sources.device.type, enabled=False):
-            nearness = guide[:, 0] @ guide[:, 1].T
-        least = nearness.diagonal() - config.guide_margin
-        there = itself | (visible & (nearness <= least[:, None]))
-        back = itself | (visible & (nearness <= least))
-    right = torch.where(shown, torch.arange(len(numbers), device=numbers.device), HIDDEN)
-    loss = _found(scores.masked_fill(~there, -torch.inf), right)
-    if config.symmetric:
-        loss = (loss + _found(scores.masked_fill(~back, -torch.inf).T, right)) / 2
-    return Sums(loss, loss.detach(), shown.sum().float())
-
-
-def _found(scores: Tensor, right: Tensor) -> Tensor:
-    return F.cross_entropy(scores, right, ignore_index=HIDDEN, reduction="sum")
 
 
 def prepare(
     written: Written[EmbedRecipe], folder: Path, ranks: Ranks, console: Console, *, begun: bool = False
 ) -> Job:
     checked = written.checked
-    corpus = Corpus(checked.data.files, written.where)
+    corpus = open_pairs(checked.data, written.where)
     pairs = words = 0
     for pair, _ in corpus.pairs("train"):
         pairs += 1
-        words += len(pair.source.split()) + len(pair.target.split())
+        words += sum(len(text.split()) for text in _texts(pair))
     valid, test = (held_pairs(corpus, split, written.where) for split in ("valid", "test"))
     # what is tested on decides what is learned from, if it is left out there
     apart = checked.data.overlap == "skip"
@@ -128,7 +52,7 @@ def prepare(
         written,
         examples=pairs,
         words=words,
-        lines=texts(corpus, "train"),
+        lines=chain.from_iterable(_texts(pair) for pair, _ in corpus.pairs("train")),
         paths=[path for split in decisive for path in corpus.paths(split)],
         head=_head,
         folder=folder,
@@ -171,6 +95,10 @@ def prepare(
     )
 
 
+def _texts(pair: Pair) -> tuple[str, ...]:
+    return (pair.source, pair.target, *negatives_of(pair))
+
+
 def _guided(
     settled: SettledEncoder, encoded: EncodedPairs, where: Path
 ) -> tuple[SettledEncoder, EncodedPairs]:
@@ -196,6 +124,8 @@ def _sided(guide: Embedder, encoded: EncodedPairs, prompts: Sequence[str | None]
     found: list[tuple[np.ndarray, np.ndarray]] = []
     for side, prompt in enumerate(prompts):
         mine = np.unique(encoded.pairs[:, side])
+        if side == 1 and encoded.negatives is not None:
+            mine = np.union1d(mine, encoded.negatives.values)
         texts = [encoded.written[number] for number in mine]
         found.append((mine, guide.embed(texts, prompt=prompt, normalised=True)))
     vectors = np.zeros((len(encoded.written), 2, found[0][1].shape[1]), dtype=np.float32)
@@ -235,6 +165,13 @@ def _say(
         f"{len(reader.tokenizer):,} tokens in the vocabulary; "
         f"about {counts.used // len(plan.epoch(0)):,} pairs in a batch"
     ]
+    if counts.negatives:
+        lines.append(f"{counts.negatives:,} texts beside them that do not answer")
+    if counts.unused:
+        lines.append(
+            f"{counts.unused:,} more are left out: also to validate or test on, or longer than "
+            f"{reader.longest} tokens"
+        )
     if counts.overlap:
         lines.append(f"{counts.overlap:,} pairs have a text to validate or test on: left out")
     if counts.empty:
