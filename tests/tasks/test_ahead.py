@@ -1,6 +1,7 @@
 """What `regard train` does with the text before torch is there."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -133,10 +134,13 @@ def test_nothing_begins_where_something_could_be_lost(
     assert len(asked) == 1
 
 
-def made_up(folder: Path, then: str, system: str = sys.platform) -> subprocess.Popen[str]:
+def made_up(
+    folder: Path, then: str, system: str = sys.platform, place: Path | None = None
+) -> subprocess.Popen[str]:
     """The text is at work, and the doctor's end was noticed all the same."""
-    (folder.parent / "temporary").mkdir()
-    environment = {**QUIET, "TMPDIR": str(folder.parent / "temporary")}
+    temporary = place or folder.parent / "temporary"
+    temporary.mkdir(exist_ok=place is not None)
+    environment = {**QUIET, "TMPDIR": str(temporary)}
     given = [sys.executable, "-c", MADE_UP + then, str(folder), system]
     quiet = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
     process = subprocess.Popen(given, env=environment, **quiet)
@@ -158,6 +162,27 @@ def test_what_was_begun_dies_with_a_run_that_is_killed_and_spoils_no_later_one(
     train(tmp_path, "out")
     assert [*(tmp_path / "out").glob("text.ahead-*")] == []
     assert Tokenizer.load(tmp_path / "out").encode("a red house").ids
+
+
+def test_what_killed_runs_have_left_goes_when_the_next_one_begins(tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    left = made_up(tmp_path / "out", "time.sleep(40)")
+    [dead] = temporary.iterdir()
+    left.kill()
+    left.communicate(timeout=20)
+    (other := temporary / "other").mkdir()
+    (link := temporary / "regard-ahead-link").symlink_to(other)
+    temporary.rename(tmp_path / "kept")
+    alive = made_up(tmp_path / "at work", "time.sleep(40)")
+    [used] = temporary.iterdir()
+    for each in (tmp_path / "kept").iterdir():
+        each.rename(temporary / each.name)
+    for each in (dead, used, other):
+        os.utime(each, (0, 0))
+    made_up(tmp_path / "next", "begun.end()", place=temporary).communicate(timeout=20)
+    assert {*temporary.iterdir()} == {used, other, link}
+    alive.kill()
+    alive.communicate(timeout=20)
 
 
 @pytest.mark.parametrize("then", ["begun.end()", "sys.exit()", "os.kill(os.getpid(), 2)"])

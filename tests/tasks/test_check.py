@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 from regard.cli import build
 from regard.config import ConfigError
+from regard.tasks import run
 from regard.tasks.base.files import advised, told
 from regard.tasks.check import check
 from regard.tasks.registry import FOLDERS, as_recipe
@@ -289,6 +290,13 @@ def test_a_pipe_is_told_of_before_it_is_opened(tmp_path: Path) -> None:
     for arguments in (["--pairs", str(plain), str(pipe)], [str(pipe)], [str(plain), "--valid", str(pipe)]):
         found = said(*arguments)
         assert str(found.exception) == f"{pipe}: {wanted}"
+    for task in ("classify", "translate"):
+        data = {"train": [str(plain), str(pipe)], "valid": [str(plain), str(plain)]}
+        own = toml({"task": task, "data": data}, str(tmp_path / "own.toml"))
+        assert str(said(own).exception) == f"{pipe}: {wanted}"
+        with pytest.raises(DataError, match=wanted):
+            run.fit(own, out=tmp_path / "out", device="cpu")
+    assert not (tmp_path / "out").exists()
     command = f"{shlex.quote(sys.executable)} -m regard check --pairs <(yes) <(yes)"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
     assert done.returncode

@@ -4,7 +4,11 @@ import csv
 import gzip
 import io
 import json
+import os
+import stat
+import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -359,6 +363,35 @@ def test_two_files_of_one_name_and_an_output_that_is_read_are_refused(tmp_path, 
         assign(["a/x.txt", "b"], "file")
     with pytest.raises(DataError, match=r"x\.pdf: a PDF document is not read here"):
         assign(["a/x.txt", "x.pdf"], "out")
+
+
+def test_what_is_no_ordinary_file_is_written_into(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "own.csv").write_text("before")
+    (tmp_path / "link.csv").symlink_to("own.csv")
+    found = []
+    reader = threading.Thread(target=lambda: found.append((tmp_path / "pipe.csv").read_text()), daemon=True)
+    reader.start()
+    for name in ("pipe.csv", "link.csv"):
+        [each] = assign("hello world", str(tmp_path / name))
+        with each.opened(io.StringIO()) as page:
+            page.write("hello")
+    reader.join(20)
+    assert found == ["hello"]
+    assert stat.S_ISFIFO((tmp_path / "pipe.csv").stat().st_mode)
+    assert (tmp_path / "link.csv").is_symlink()
+    assert (tmp_path / "own.csv").read_text() == "hello"
+    assert len([*tmp_path.iterdir()]) == 3
+
+
+def test_standard_output_keeps_what_was_written_into_it_before(tmp_path):
+    code = "from pathlib import Path; from regard.tasks.base.outputs import write_bytes_whole as write; "
+    with (tmp_path / "log").open("ab") as log:
+        log.write(b"before\n")
+        log.flush()
+        code += "write(Path('/dev/stdout'), b'after')"
+        subprocess.run([sys.executable, "-c", code], stdout=log, check=True)
+    assert (tmp_path / "log").read_bytes() == b"before\nafter"
 
 
 def test_nothing_half_written_has_a_name_and_a_broken_file_does_not_stop_the_others(tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.text.files import LineError, scan
+from regard.text.files import PASSED, LineError, scan, scan_stream
 from regard.text.records import DataError
 
 lines_of_text = st.lists(
@@ -115,6 +115,28 @@ def test_a_huge_line_is_not_held_in_memory(tmp_path, suffix):
     assert str(error).startswith(f"{path}:1: line too long (20000000 bytes where longest=100000)")
     assert after == "after"
     assert peak < 2_000_000
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le"])
+def test_what_has_no_end_is_given_up_unless_it_is_a_file(tmp_path, monkeypatch, encoding):
+    monkeypatch.setenv(PASSED, "300000")
+    with Path("/dev/zero").open("rb") as stream, pytest.raises(DataError) as caught:
+        list(scan_stream(stream, "standard input", longest=100_000, encoding=encoding))
+    assert str(caught.value).startswith("standard input:1: a line without an end (")
+    assert str(caught.value).endswith("bytes so far); is it text? if so, set REGARD_PASSED higher")
+    path = write(tmp_path, "", ("x" * 400_000 + "\nafter\n").encode(encoding))
+    error, after = scan(path, longest=100_000, encoding=encoding)
+    assert isinstance(error, LineError)
+    assert after == "after"
+    monkeypatch.setenv(PASSED, "500000")
+    stream = io.BytesIO(("x" * 400_000 + "\nafter\n").encode(encoding))
+    assert [*scan_stream(stream, "-", longest=100_000, encoding=encoding)][1] == "after"
+
+
+def test_utf_16_without_its_mark_is_named(tmp_path):
+    path = write(tmp_path, "", "plain".encode("utf-16-le"))
+    with pytest.raises(DataError, match=rf"{path}: not utf-16 \(.*BOM\); "):
+        list(scan(path, encoding="utf-16"))
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".bz2", ".zip"])

@@ -8,7 +8,8 @@ where it always was, and told there. Imports no torch.
 
 Both die with the process that began them, even if that is killed. They write nowhere but into two folders of
 their own: one for temporary files, and one inside the model's, out of which `wait` moves what is done. So no
-other run's files are ever written over, and `end` leaves nothing behind.
+other run's files are ever written over, and `end` leaves nothing behind. What killed runs have left goes when
+the next one begins; the locks on folders say which are in use.
 """
 
 import atexit
@@ -23,6 +24,9 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +34,14 @@ from regard.tasks.base.recipe import Written
 from regard.tasks.registry import get_task
 from regard.text.doctor import Report
 
+LOCKS: Any = import_module("fcntl") if find_spec("fcntl") else None
+"""Windows has none, and no `fork` either."""
 PRIVATE = "text.ahead-"
 """How the name of the text's own folder begins, inside the model's."""
+TEMPORARY = "regard-ahead-"
+"""How that of the one for temporary files does."""
+YOUNG = 60
+"""Seconds in which a folder may not have its lock yet."""
 DIES_WITH_PARENT = 1
 """PR_SET_PDEATHSIG of prctl(2)."""
 
@@ -42,7 +52,9 @@ class Ahead:
     def __init__(self, written: Written[Any], folder: Path, *, check: bool) -> None:
         task, processes = get_task(written.checked.task), multiprocessing.get_context("fork")
         self._folder, self._private = folder, folder / f"{PRIVATE}{secrets.token_hex(8)}"
-        self._temporary = tempfile.mkdtemp(prefix="regard-ahead-")
+        _sweep_temporary()
+        self._temporary = tempfile.mkdtemp(prefix=TEMPORARY)
+        self._held = _locked(Path(self._temporary))
         self._report, report = processes.Pipe(duplex=False)
 
         def look() -> None:
@@ -84,6 +96,9 @@ class Ahead:
         self._report.close()
         shutil.rmtree(self._private, ignore_errors=True)
         shutil.rmtree(self._temporary, ignore_errors=True)
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
 
 
 def begin(written: Written[Any], folder: Path, *, check: bool) -> Ahead | None:
@@ -102,6 +117,30 @@ def sweep(folder: Path) -> None:
     """Remove what killed runs have left in a folder, which the caller holds and has waited for."""
     for path in folder.glob(f"{PRIVATE}*"):
         shutil.rmtree(path, ignore_errors=True)
+
+
+def _sweep_temporary() -> None:
+    """Remove what killed runs of this user have left where temporary files are."""
+    for path in Path(tempfile.gettempdir()).glob(f"{TEMPORARY}*"):
+        with suppress(OSError):  # another run was faster
+            about = path.lstat()
+            if about.st_uid != os.getuid() or time.time() - about.st_mtime < YOUNG:
+                continue
+            if (held := _locked(path)) is not None:
+                shutil.rmtree(path, ignore_errors=True)
+                os.close(held)
+
+
+def _locked(folder: Path) -> int | None:
+    """An open folder that nobody else has; None if somebody does, or nobody can say. Who is begun from here
+    has it as well: it is free when the last of them has ended, even if killed."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        LOCKS.flock(descriptor, LOCKS.LOCK_EX | LOCKS.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
 
 
 def _quietly(work: Callable[[], None], parent: int, temporary: str) -> None:

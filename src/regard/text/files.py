@@ -31,8 +31,8 @@ UNPACKED = "REGARD_UNPACKED"
 _TIMES, _HARMLESS = 200, 1 << 28
 """Unless it is set: text is packed to a tenth or so. Below so many bytes any size will do."""
 PASSED = "REGARD_PASSED"
-"""In the environment: how many bytes of a line that is too long are passed over, for where it ends, in what is
-no file. Unless it is set, so many as any size will do for: what goes on for longer may have no end."""
+"""In the environment: how many bytes of a line that is too long are passed over in what is no file. Unless it
+is set, so many as any size will do for: what goes on for longer may have no end."""
 _DEVICES = (os.devnull, "/dev/stdin", "/dev/fd/0", "/dev/tty")
 """Those that end."""
 _read_once: set[tuple[int, int]] = set()
@@ -177,6 +177,9 @@ class _Recoded(io.RawIOBase):
             byte = f"(0x{error.object[error.start : error.start + 1].hex()})"
             remedy = charsets.remedy(self._sample, tried=self._encoding)
             raise DataError(origin, f"not {self._encoding}", byte, remedy) from error
+        except UnicodeError as error:  # a mark that is not there
+            remedy = charsets.remedy(self._sample, tried=self._encoding)
+            raise DataError(Origin(self._file), f"not {self._encoding}", f"({error})", remedy) from error
         self._lines += text.count("\n")
         return text
 

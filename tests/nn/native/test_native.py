@@ -290,8 +290,24 @@ def test_a_library_that_cannot_be_loaded_is_not_made_again(source, kept, monkeyp
 def test_a_compiler_that_does_not_come_to_an_end_is_stopped(source, kept, refusing, monkeypatch):
     refusing.write_text("#!/bin/sh\nexec sleep 60\n")
     monkeypatch.setattr(native, "LONGEST", 0.2)
-    with pytest.warns(NativeWarning, match=r"refusing: .* timed out after 0\.2 seconds"):
+    for _ in range(2):
+        with pytest.warns(NativeWarning, match=r"refusing: .* timed out after 0\.2 seconds"):
+            assert find() is None
+    [late] = kept.iterdir()  # on a slow machine, not every command waits for it
+    monkeypatch.delenv("CC")
+    os.utime(late.rename(native._place(["cc"]).with_suffix(".late")), (0, 0))
+    assert find() is not None
+
+
+@able
+@pytest.mark.parametrize(
+    "work", ["kill -9 $$", "echo 'cc: fatal error: Killed signal terminated program cc1' >&2; exit 1"]
+)
+def test_a_compiler_that_was_killed_is_tried_again(source, kept, refusing, monkeypatch, work):
+    refusing.write_text(f"#!/bin/sh\n{work}\n")
+    with pytest.warns(NativeWarning, match="so torch does its work, more slowly"):
         assert find() is None
+    assert [*kept.iterdir()] == []
 
 
 # What is old.

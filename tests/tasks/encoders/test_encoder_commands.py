@@ -185,6 +185,16 @@ def test_lines_of_pairs_must_all_be_pairs(tmp_path: Path) -> None:
         commands.classify(folder, str(tmp_path / "pairs.txt"), out=io.StringIO(), device="cpu")
 
 
+def test_the_line_that_is_wrong_is_the_same_in_a_table(tmp_path: Path) -> None:
+    """Lines without text are not read with the others; and lines are read some at a time."""
+    folder = folder_of(tmp_path / "model", ClassifyConfig(labels=2), ("a", "b"))
+    rows = ["", *["sun"] * 1099, "rain\told", *["sun"] * 9]
+    (tmp_path / "many.txt").write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    for into in (None, str(tmp_path / "many.csv")):
+        with pytest.raises(DataError, match=r"many\.txt:1101: 2 texts in a line"):
+            commands.classify(folder, str(tmp_path / "many.txt"), out=io.StringIO(), into=into, device="cpu")
+
+
 def test_sentences_are_tagged_plain_and_as_json(tmp_path: Path, text: str) -> None:
     folder = folder_of(tmp_path / "model", TagConfig(tags=2), ("O", "N"))
     page = io.StringIO()

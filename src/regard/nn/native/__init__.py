@@ -19,8 +19,8 @@ None, and torch does the same work: tests/nn/native holds the two equal.
     CC="ccache gcc"     the compiler, with its first arguments; else cc
 
 What the compiler could not make is not tried again until it, the sources or the processor change: its message
-is kept beside the libraries. It is tried again if the compiler came to no end: it was killed, or had no time,
-memory or disk.
+is kept beside the libraries. A compiler that was killed, or had no memory or disk, is tried again the next
+time; one that had no time, after an hour.
 
 A library that was cut short would kill the process as it is loaded, so none is loaded unseen: at its end,
 where the loader does not look, lies the hash of the rest. What is not as it was made is made anew.
@@ -67,6 +67,8 @@ MARK = 32
 """Bytes of the hash at the end of a library."""
 LARGEST = 64 * 2**20
 """Bytes that a library may have."""
+SOON = 60 * 60
+"""Seconds after which a compiler that had no time is tried again."""
 OLD = 24 * 60 * 60
 """Seconds after which a library may go when another is made. Other versions of regard may be in use beside
 this one: what one of them has just made, or is making, stays."""
@@ -149,10 +151,10 @@ def _load(compiler: list[str]) -> ctypes.CDLL:
     path = _place(compiler)
     with suppress(OSError):  # not there yet, or broken
         return _opened(path)
-    failed = path.with_suffix(".failed")
-    if failed.exists():
-        why = failed.read_text(encoding="utf-8", errors="replace")
-        raise RuntimeError(f"{why}\n(so it was when it was tried; remove {failed} to try again)")
+    for failed in (path.with_suffix(".failed"), path.with_suffix(".late")):
+        if failed.exists() and not (failed.suffix == ".late" and _age(failed) > SOON):
+            why = failed.read_text(encoding="utf-8", errors="replace")
+            raise RuntimeError(f"{why}\n(so it was when it was tried; remove {failed} to try again)")
     return _make(compiler, path)
 
 
@@ -220,9 +222,10 @@ def _make(compiler: list[str], path: Path) -> ctypes.CDLL:
             said = error.stderr if isinstance(error, subprocess.CalledProcessError) else ""
             why = f"{shlex.join(compiler)}: {said or error}"
             if not _is_passing(error, why):
-                kept = made.with_suffix(".failed")
+                late = isinstance(error, subprocess.TimeoutExpired)  # on a machine that was busy, or is slow
+                kept = made.with_suffix(".late" if late else ".failed")
                 kept.write_text(why, encoding="utf-8")
-                kept.replace(path.with_suffix(".failed"))
+                kept.replace(path.with_suffix(kept.suffix))
             raise RuntimeError(why) from None
         made.replace(path)
     _remove_old(path)
@@ -233,15 +236,18 @@ def _is_passing(error: Exception, why: str) -> bool:
     """Whether another time will do better. A compiler's driver tells in words of a part that was killed."""
     killed = isinstance(error, subprocess.CalledProcessError) and error.returncode < 0
     short = getattr(error, "errno", None) in (errno.ENOMEM, errno.EAGAIN)
-    late = isinstance(error, subprocess.TimeoutExpired)
-    return killed or short or late or is_full(RuntimeError(why)) or bool(_CUT_OFF.search(why))
+    return killed or short or is_full(RuntimeError(why)) or bool(_CUT_OFF.search(why))
+
+
+def _age(path: Path) -> float:
+    return time.time() - path.stat().st_mtime
 
 
 def _remove_old(path: Path) -> None:
     """All but this library that are old, and what was left of compilers that were killed."""
     for other in path.parent.glob("native-*"):
         with suppress(OSError):  # another process was faster
-            if other == path or time.time() - other.stat().st_mtime < OLD:
+            if other == path or _age(other) < OLD:
                 continue
             shutil.rmtree(other) if other.is_dir() else other.unlink()
 

@@ -147,7 +147,7 @@ def _classify_table(
 
     def work(firsts: Sequence[str], seconds: Sequence[str] | None = None) -> list[list[object]]:
         if each.source.format == "lines":
-            firsts, seconds = _columns(firsts, each.source.name, 0)
+            firsts, seconds = _columns(firsts, "input", 0)
         return [
             [*table_values(classifier, shown.of(found), listed), *([shown.likely(found)] if shares else [])]
             for found in read(firsts, seconds)
