@@ -17,10 +17,14 @@ from regard.deploy.exchange import export_model
 from regard.hub import HubWarning, read_folder
 from regard.layout import Layout
 from regard.nn.multihead import SelfAttention
-from tests.hub.toys import TEXTS, headed, scores_of, tokenizer_of, toy
+from tests.hub.toys import STEMS, TEXTS, headed, scores_of, tokenizer_of, toy
 
 QUIET = Console(quiet=True)
-FAMILIES = ["xlm-roberta", "mpnet", "modernbert"]
+FAMILIES = [*STEMS]
+TASKS = ["pretrain", "classify", "tag", "answer", "embed", "rerank"]
+NAMED_ALIKE = ["roberta", "camembert"]
+"""Of these, only what their heads are called is not XLM-RoBERTa's: the first three tasks will do."""
+HEADS = ["ForMaskedLM", "ForSequenceClassification", "ForTokenClassification"]
 LABELLED = [f"{text}\t{'long' if len(text) > 12 else 'short'}" for text in TEXTS * 3]
 TAGGED = "\n\n".join(
     "\n".join(f"{word} {'B-X' if 'at' in word else 'O'}" for word in t.split()) for t in TEXTS * 3
@@ -54,8 +58,10 @@ def data(folder: Path) -> dict[str, dict]:
     }
 
 
-@pytest.mark.parametrize("task", ["pretrain", "classify", "tag", "answer", "embed", "rerank"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    ("family", "task"),
+    [(each, task) for each in FAMILIES for task in (TASKS[:3] if each in NAMED_ALIKE else TASKS)],
+)
 def test_every_task_fine_tunes_it(hf, tmp_path, family, task):
     words = tokenizer_of(family).get_vocab_size()
     start = toy(hf, tmp_path / "start", family, "ForMaskedLM", vocab_size=words, max_position_embeddings=512)
@@ -63,7 +69,7 @@ def test_every_task_fine_tunes_it(hf, tmp_path, family, task):
         "task": task,
         "data": {**data(tmp_path)[task], "root": str(tmp_path)},
         "model": {"start": str(start)},
-        "batch": {"tokens": 256},
+        "batch": {"tokens": 512},
         "train": {"steps": 2, "validate_every": 2},
     }
     with warnings.catch_warnings():
@@ -133,8 +139,10 @@ def test_weights_that_are_looked_at_are_those_that_are_used(hf, tmp_path, family
         assert_close(seen.weights(layer=layer), expected[layer][0], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("head", ["ForMaskedLM", "ForSequenceClassification", "ForTokenClassification"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    ("family", "head"),
+    [*zip(FAMILIES, HEADS * 3, strict=False), ("modernbert", HEADS[1]), ("modernbert", HEADS[2])],
+)
 def test_onnx_gives_the_same_numbers(hf, tmp_path, family, head):
     """`export_model` compares them, and refuses what differs."""
     pytest.importorskip("onnxruntime")
