@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import re
+import threading
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,19 @@ def test_a_file_is_translated_into_another(tmp_path, translate, capsys):
     assert (report["segments"], report["model"], report["flagged"]) == (2, 2, [])
     assert "2 segments, 3 words: 2 by the model" in capsys.readouterr().err
     assert not [*tmp_path.glob("*.partial")]
+
+
+@pytest.mark.parametrize("name", ["a.po", "a.html"])
+def test_a_document_goes_into_a_pipe(tmp_path, translate, name):
+    (tmp_path / name).write_text(PO)
+    os.mkfifo(tmp_path / "pipe")
+    found = []
+    reader = threading.Thread(target=lambda: found.append((tmp_path / "pipe").read_text()), daemon=True)
+    reader.start()
+    translate(tmp_path / name, into=str(tmp_path / "pipe"))
+    reader.join(20)
+    assert "TWO" in found[0]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [name, "pipe"]
 
 
 def test_what_is_there_is_taken_over_and_only_the_rest_is_translated(tmp_path, translate):

@@ -95,7 +95,7 @@ class _Document:
             out.buffer.flush()
             return
         write_bytes_whole(target, raw)
-        if _tells(self.assignment) != "sources":
+        if _tells(self.assignment) != "sources" and target.is_file():  # nothing is kept of a pipe
             Sources.of(self.raw, self.opened, results, self.target_language).write(target)
 
 
@@ -207,7 +207,7 @@ def _opened(
         [Result(text=own.source) if own.state == "new" else None for own in opened.segments], language
     )
     before: Older | None = None
-    if each.target is not None and each.target.exists() and not options.fresh:
+    if each.target is not None and each.target.is_file() and not options.fresh:
         sources = None if _tells(each) == "sources" else Sources.read(each.target)
         if _tells(each) == "sources":
             before = _old(each.target, source.document, settings)
