@@ -90,7 +90,8 @@ Where it would be worth going on:
 ## Corpora
 
 {sentences:g} billion sentences, as many as a web crawl may have, of {length} tokens each: no GPU talks to
-another, so time is divided by their number. Cost is hours x price, at {price:g} for a GPU-hour and
+another, so time is divided by their number, but for one
+process that reads the input once before they start. Cost is hours x price, at {price:g} for a GPU-hour and
 {core_price:g} for a thread's: examples, not offers; put in your own.
 
 {corpora}

@@ -15,8 +15,8 @@ from rich.console import Console
 
 from regard.config import ConfigError
 from regard.corpus import commands
-from regard.corpus.addresses import found_files
-from regard.corpus.plan import Planner
+from regard.corpus.addresses import found_files, opened
+from regard.corpus.plan import RECORD, Planner
 from regard.corpus.reading import Asked, CorpusReader, Taken
 from regard.tasks.base.formats import AS_NAMED, FileOptions
 from regard.tasks.base.tables import Wanted
@@ -93,16 +93,44 @@ def test_the_output_is_the_same_whatever_the_input_is_packed_in(form, tiny, sent
     assert np.array_equal(vectors(tmp_path / "plain"), vectors(tmp_path / "out"))
 
 
-def test_text_and_not_rows_makes_a_shard(tmp_path):
+@pytest.mark.parametrize("form", ["txt", "csv", "jsonl", "parquet"])
+def test_text_makes_a_shard_and_a_row_weighs_as_some_text_does(form, tmp_path):
     """Short rows, then long ones: equally many rows would be shards of very unequal work."""
     short, long = ["a b c"] * 4000, ["word " * 199 + "word"] * 40
-    path = written(tmp_path / "a.txt", [*short, *long], "txt")
+    path = written(tmp_path / f"a.{form}", [*short, *long], form)
     shards = read([path], tokens=1000)
-    sizes = [sum(len(record.texts[0]) + 1 for record in each) for each in shards]
-    assert max(sizes[:-1]) <= 4000 + 1000
-    assert min(sizes[:-1]) >= 4000
+    beside = {"txt": 0, "csv": 7, "jsonl": 26, "parquet": 0}[form]  # at most, of the row's other bytes
+    weights = [[len(record.texts[0]) + 1 + RECORD for record in each] for each in shards]
+    assert max(map(sum, weights[:-1])) <= 4000 + 1001 + RECORD
+    assert min(sum(own) + beside * len(own) for own in weights[:-1]) >= 4000
     rows = [len(each) for each in shards]
-    assert max(rows) > 50 * min(rows[:-1])
+    assert max(rows) > 10 * min(rows[:-1])
+
+
+@pytest.mark.parametrize("form", ["txt", "csv", "jsonl", "parquet"])
+def test_a_shard_of_lines_of_one_word_is_no_larger_in_rows_than_in_text(form, tmp_path):
+    """A row has a vector, however short it is."""
+    path = written(tmp_path / f"a.{form}", ["a"] * 20_000, form)
+    shards = read([path], tokens=10_000)
+    assert sum(map(len, shards)) == 20_000
+    assert max(map(len, shards)) <= 40_000 / RECORD
+
+
+def test_a_line_ends_a_shard_as_soon_as_it_is_heavy_enough(tmp_path):
+    """The cuts are those of a plain loop over the lines."""
+    chance = random.Random(3)
+    rows = ["x" * chance.choice([0, 1, 5, 80, 400]) for _ in range(600)]
+    path = written(tmp_path / "a.txt", rows, "txt")
+    for tokens in (1, 17, 40, 100):
+        wanted, weight = [[]], 0
+        for row in rows:
+            wanted[-1].append(row)
+            weight += len(row) + 1 + RECORD
+            if weight >= 4 * tokens:
+                wanted.append([])
+                weight = 0
+        found = [[record.texts[0] for record in each] for each in read([path], tokens=tokens)]
+        assert found == [each for each in wanted if each]
 
 
 def test_small_files_share_shards_and_large_ones_are_cut(tmp_path, sentences):
@@ -234,7 +262,7 @@ def test_an_address_is_no_place_to_write_to(out, tiny, tmp_path, sentences, monk
 def test_a_file_that_is_named_twice_is_told_among_very_many_and_soon(tmp_path):
     (tmp_path / "in").mkdir()
     for number in range(12_000):
-        (tmp_path / "in" / f"{number:05d}.txt").touch()
+        (tmp_path / "in" / f"{number:05d}.txt").write_text("a\n")
     begun = time.monotonic()
     assert len(found_files([str(tmp_path / "in")], AS_NAMED)) == 12_000
     with pytest.raises(ConfigError, match=r"07777\.txt is named twice"):
@@ -284,3 +312,113 @@ def test_an_inch_sign_hides_no_newlines(tmp_path):
     for tokens in (1, 7, 20, 100_000):
         found = texts(read([tmp_path / "a.csv"], tokens=tokens))
         assert found == ['5" pipe', *(f'line {n}\nand "another", {n}' for n in range(40))]
+
+
+@pytest.mark.parametrize("given", ["books", "books/*/*.txt", "file"])
+def test_what_is_written_below_the_input_is_not_read_the_next_time(
+    given, tiny, sentences, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "books" / "old").mkdir(parents=True)
+    written(
+        tmp_path / "books" / "old" / "a.txt", [each for each in sentences[:20] if "\t" not in each], "txt"
+    )
+    inputs = f"file://{tmp_path / 'books'}" if given == "file" else given
+    out = Path("books/out")
+    first = corpus("classify", tiny["classifier"], inputs, out, to="text")
+    assert first.worked > 0
+    assert corpus("classify", tiny["classifier"], inputs, out, to="text").worked == 0
+    address = str(out / "part-000000.txt")
+    with pytest.raises(ConfigError, match=r"lies in .*out, where the output goes"):
+        corpus("classify", tiny["classifier"], address, out, to="text")
+
+
+def spark_folder(folder):
+    """As Spark leaves it: a mark that it is done, sums, an empty partition, what it had not finished."""
+    files = {
+        "_SUCCESS": "",
+        "_temporary/0/part-9.csv": "text\nnot finished\n",
+        ".part-0.csv.crc": "crc",
+        "part-0.csv": "text,n\none,1\ntwo,2\n",
+        "part-1.csv": "",
+        "part-2.csv.partial": "text\nhalf",
+        "_year=2020/part-3.csv": "text,n\nthree,3\n",
+    }
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+
+
+def test_a_folder_that_spark_has_written_is_read_without_its_marks_and_empty_files(tmp_path):
+    import fsspec
+
+    spark_folder(tmp_path / "spark")
+    fsspec.filesystem("memory").put(str(tmp_path / "spark"), "/corpus-test-3", recursive=True)
+    for given in (str(tmp_path / "spark"), "memory://corpus-test-3"):
+        assert texts(read([given])) == ["three", "one", "two"]
+        said = []
+        found_files([given], AS_NAMED, None, said.append)
+        assert said == ["1 empty files are left out"]
+    for given in (str(tmp_path / "spark" / "*"), "memory://corpus-test-3/*"):
+        assert texts(read([given])) == ["one", "two"]
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "jsonl", "csv.gz"])
+def test_a_file_with_nothing_in_it_has_no_records(form, tiny, tmp_path):
+    plain = gzip.compress(b"") if form == "csv.gz" else b""
+    (tmp_path / f"a.{form}").write_bytes(plain)
+    (tmp_path / "b.csv").write_text("text,n\none,1\n")
+    given = [tmp_path / f"a.{form}", tmp_path / "b.csv"]
+    assert texts(read(given, keep=("n",), id="n")) == ["one"]
+    assert corpus("embed", tiny["embedder"], given, tmp_path / "out").manifest["counts"]["rows"] == 1
+
+
+@pytest.mark.parametrize("kind", ["dictionary", "view", "large", "list"])
+def test_text_of_parquet_may_be_of_any_type_of_text(kind, sentences, tmp_path):
+    column = pyarrow.array(sentences)
+    match kind:
+        case "dictionary":
+            column = column.dictionary_encode()
+        case "view":
+            column = column.cast(pyarrow.string_view())
+        case "large":
+            column = column.cast(pyarrow.large_string())
+        case "list":
+            column = pyarrow.array([each.split() for each in sentences])
+    pyarrow.parquet.write_table(pyarrow.table({"text": column}), tmp_path / "a.parquet")
+    words = kind == "list"
+    found = texts(read([tmp_path / "a.parquet"], wanted=Wanted(None, words=words)))
+    assert found == ([each.split() for each in sentences] if words else sentences)
+
+
+def test_an_address_that_cannot_be_reached_is_told_in_a_line(tmp_path, monkeypatch):
+    import fsspec
+
+    def missing(address):
+        raise ImportError("Install s3fs to access S3") from ModuleNotFoundError("no", name="s3fs")
+
+    with monkeypatch.context() as without:
+        without.setattr(fsspec.core, "url_to_fs", missing)
+        with pytest.raises(ConfigError, match=r"s3://bucket/x: Install s3fs .*: pip install s3fs"):
+            found_files(["s3://bucket/x"], AS_NAMED)
+
+    class StrangeError(Exception):
+        """As botocore and httpx raise them."""
+
+    with monkeypatch.context() as broken:
+        memory = fsspec.filesystem("memory")
+        with memory.open("/corpus-test-4/a.txt", "wb") as file:
+            file.write(b"one\n")
+        (there,) = found_files(["memory://corpus-test-4/a.txt"], AS_NAMED)
+
+        def fails(*given, **how):
+            raise StrangeError("no net")
+
+        for name in ("info", "open"):
+            broken.setattr(type(memory), name, fails)
+        said = r"memory://.*a\.txt: cannot be reached \(StrangeError: no net\).*credentials"
+        with pytest.raises(DataError, match=said):
+            found_files(["memory://corpus-test-4/a.txt"], AS_NAMED)
+        with pytest.raises(DataError, match=said), opened(there):
+            pass

@@ -17,7 +17,7 @@ def clock(monkeypatch):
 
 
 def done(number, rows=10, size=100):
-    return Done(number, (), rows, 5 * rows, size, 1.0)
+    return Done(number, "run", (), rows, 5 * rows, size, 1.0)
 
 
 def test_what_was_done_before_counts_for_the_share_and_not_for_the_speed(clock):

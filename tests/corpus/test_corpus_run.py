@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -152,6 +153,49 @@ def test_a_folder_with_other_files_and_one_that_is_worked_in_are_refused(tiny, l
         corpus("embed", tiny["embedder"], lines, tmp_path / "mine")
     with OutFolder(tmp_path / "out").locked(), pytest.raises(ConfigError, match="another process"):
         corpus("embed", tiny["embedder"], lines, tmp_path / "out")
+
+
+@pytest.mark.parametrize("left", ["the manifest is gone", "marks and shards are there as well"])
+def test_shards_of_another_model_are_never_taken_for_done(left, tiny, lines, tmp_path, monkeypatch):
+    """Whoever is killed while a folder is cleared, or loses its manifest."""
+    out, other = tmp_path / "out", {"settings": {"pool": "max"}}
+    corpus("embed", tiny["embedder"], lines, out)
+    (out / "manifest.json").unlink()
+    if left != "the manifest is gone":
+        monkeypatch.setattr(OutFolder, "clear", lambda self: None)
+    found = corpus("embed", tiny["embedder"], lines, out, **other)
+    assert found.worked == found.manifest["shards"]
+    corpus("embed", tiny["embedder"], lines, tmp_path / "anew", **other)
+    assert files(out) == files(tmp_path / "anew")
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("name", ["part-000000.npy", "manifest.json", "bad.jsonl"])
+def test_files_of_others_are_neither_written_over_nor_removed(name, overwrite, tiny, lines, tmp_path):
+    """However they are called."""
+    out = tmp_path / "mine"
+    out.mkdir()
+    (out / name).write_text('{"of": "others"}')
+    (out / "part-000000.parquet").write_text("of others")
+    before = files(out), (out / name).read_bytes()
+    with pytest.raises(ConfigError, match="choose an empty or a new folder"):
+        corpus("embed", tiny["embedder"], lines, out, overwrite=overwrite)
+    assert (files(out), (out / name).read_bytes()) == before
+
+
+def test_what_lies_in_a_models_folder_and_is_no_model_changes_nothing(tiny, lines, tmp_path):
+    model = tmp_path / "model"
+    shutil.copytree(tiny["embedder"], model)
+    corpus("embed", model, lines, model / "vectors")
+    corpus("classify", tiny["classifier"], lines, model / "labels")
+    for name in ("checkpoint-12/state.json", ".cache/x.json"):
+        (model / name).parent.mkdir()
+        (model / name).write_text("{}")
+    assert corpus("embed", model, lines, model / "vectors").worked == 0
+    settings = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(settings, indent=7))
+    with pytest.raises(ConfigError, match="made by another model"):
+        corpus("embed", model, lines, model / "vectors")
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="processes are found by /proc")

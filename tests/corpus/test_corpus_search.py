@@ -225,7 +225,7 @@ def test_near_duplicates_are_left_out_and_told(embedded, tmp_path):
     console = Console(quiet=True)
     commands.dedupe(out, tmp_path / "once.txt", threshold=0.999999, kind="exact", console=console)
     stay = (tmp_path / "once.txt").read_text().split("\n")[:-1]
-    assert stay == [*dict.fromkeys(" ".join(each.split()) for each in texts)]
+    assert stay == texts[: len(stay)] == [*dict.fromkeys(each.strip() for each in texts)]
     lines = (tmp_path / "once.txt.dropped.jsonl").read_text().split("\n")[:-1]
     dropped = [json.loads(line) for line in lines]
     assert len(stay) + len(dropped) == len(texts)
@@ -366,3 +366,35 @@ def test_an_index_is_read_whole_only_where_its_files_are_others(embedded, tmp_pa
     os.utime(out / ".regard" / "index-ivfpq" / "part-00002.faiss")
     open_index(ShardedVectors(out), "ivfpq", part_rows=150)
     assert read == ["part-00002.faiss"]
+
+
+@pytest.mark.parametrize("kind", ["exact", "ivfpq"])
+def test_all_that_is_exactly_twice_is_left_out_at_a_threshold_of_one(kind):
+    """Of unit vectors in float32 about half have a product with themselves that is below 1."""
+    rows = Plain(np.tile(np.random.default_rng(7).normal(size=(150, 24)), (2, 1)))
+    own = (rows.rows.astype(np.float64) ** 2).sum(axis=1)
+    assert (own[:150] < 1).sum() > 30
+    index = ShardedIndex(rows, "exact") if kind == "exact" else LatestFirst(rows, kind)
+    of, _ = originals(index, 1.0)
+    assert of.tolist() == [*range(150), *range(150)]
+
+
+def test_lines_that_stay_are_as_they_were_and_unread_ones_are_told(tiny, tmp_path):
+    texts = ["a\u00a0good\tday", "the  dog\u3000sleeps", "an\x85old house ", "two\nlines", "where is it"]
+    lines = [json.dumps({"text": each}) for each in texts]
+    lines[2:2] = ['{"text": 5}', "{"]
+    (tmp_path / "a.jsonl").write_text("".join(f"{each}\n" for each in [*lines, lines[0]]))
+    corpus("embed", tiny["embedder"], tmp_path / "a.jsonl", tmp_path / "out", shard_tokens=40)
+    page = io.StringIO()
+    how = {"threshold": 1.0, "kind": "exact", "console": Console(file=page, width=500)}
+    commands.dedupe(tmp_path / "out", tmp_path / "once.txt", **how)
+    stay = (tmp_path / "once.txt").read_bytes().decode().split("\n")[:-1]
+    assert stay == [each.replace("\n", " ") for each in texts]
+    dropped = (tmp_path / "once.txt.dropped.jsonl").read_text().split("\n")[:-1]
+    assert [(each["id"].rpartition(":")[2], "of" in each) for each in map(json.loads, dropped)] == [
+        ("3", False),
+        ("4", False),
+        ("8", True),
+    ]
+    assert json.loads(dropped[0])["reason"].startswith("no text in column 'text'")
+    assert "5 records; 1 duplicates and 2 that could not be read were left out" in page.getvalue()

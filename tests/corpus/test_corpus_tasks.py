@@ -12,6 +12,7 @@ from regard.tasks.answering.answerer import open_answerer
 from regard.tasks.classification import commands as classification
 from regard.tasks.tagging import commands as tagging
 from regard.tasks.translation import commands as translation
+from regard.tasks.translation.bulk import TranslateBulk
 from tests.corpus.corpora import corpus, files, parts, text, vectors
 
 
@@ -119,7 +120,8 @@ def test_answers_are_those_of_the_answerer_and_what_it_refuses_is_bad(tiny, tabl
 
 def test_parquet_and_json_have_the_vectors_of_npy_and_one_type_for_all_shards(tiny, table, tmp_path):
     for form in ("npy", "parquet", "jsonl"):
-        corpus("embed", tiny["embedder"], table, tmp_path / form, to=form, keep=("text",), id="n")
+        keep = () if form == "npy" else ("text",)
+        corpus("embed", tiny["embedder"], table, tmp_path / form, to=form, keep=keep, id="n")
     wanted = vectors(tmp_path / "npy")
     tables = [pyarrow.parquet.read_table(path) for path in parts(tmp_path / "parquet", "parquet")]
     assert len({str(each.schema) for each in tables}) == 1
@@ -143,11 +145,112 @@ def test_every_task_writes_parquet_of_one_schema(task, tiny, table, tmp_path):
 
 
 def test_what_a_task_does_not_write_or_take_is_told(tiny, short, tmp_path):
-    with pytest.raises(ConfigError, match="--to text: embed writes npy, parquet, jsonl"):
+    with pytest.raises(ConfigError, match="--write text: embed writes npy, parquet, jsonl"):
         corpus("embed", tiny["embedder"], short, tmp_path / "out", to="text")
     with pytest.raises(ConfigError, match="no setting 'pol': there is"):
         corpus("embed", tiny["embedder"], short, tmp_path / "out", settings={"pol": "mean"})
     assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_columns_are_refused_where_shards_have_no_place_for_them(tiny, table, tmp_path):
+    with pytest.raises(ConfigError, match="--keep: shards of npy have no columns; give --write parquet or"):
+        corpus("embed", tiny["embedder"], table, tmp_path / "out", keep=("n",))
+    for name in ("scores", "flags"):
+        with pytest.raises(
+            ConfigError, match=f"--{name}: shards of text .* --write jsonl or --write parquet"
+        ):
+            corpus("translate", tiny["translator"], table, tmp_path / "out", settings={name: True})
+    with pytest.raises(ConfigError, match="--keep: shards of text"):
+        corpus("classify", tiny["classifier"], table, tmp_path / "out", to="text", keep=("n",))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("task", "form"), [("embed", "npy"), ("classify", "text")])
+def test_ids_that_shards_have_no_place_for_stand_beside_them(task, form, tiny, table, tmp_path):
+    model, out = tiny["embedder" if task == "embed" else "classifier"], tmp_path / "out"
+    corpus(task, model, table, out, to=form, id="n")
+    count = len(objects(table.read_text()))
+    assert text(out, "ids").split("\n")[:-1] == [str(number) for number in range(count)]
+    assert len(parts(out, "ids")) == len(parts(out, "npy" if task == "embed" else "txt"))
+    for path in parts(out, "npy"):
+        assert len(np.load(path)) == path.with_suffix(".ids").read_text().count("\n")
+    parts(out, "ids")[1].unlink()
+    assert corpus(task, model, table, out, to=form, id="n").worked == 1
+    corpus(task, model, table, tmp_path / "plain", to=form)
+    assert not parts(tmp_path / "plain", "ids")
+
+
+def test_columns_that_are_kept_are_what_they_were(tiny, tmp_path):
+    kept = [{"a": 1, "b": [1.5, None], "c": {"d": True}, "e": "x"}, {"a": None, "b": "y", "c": 2, "e": ""}]
+    lines = [json.dumps({"text": f"text {n}", **each}) + "\n" for n, each in enumerate(kept)]
+    (tmp_path / "a.jsonl").write_text("".join(lines))
+    how = {"keep": ("a", "b", "c", "e"), "shard_tokens": 1}
+    corpus("classify", tiny["classifier"], tmp_path / "a.jsonl", tmp_path / "out", **how)
+    assert [{name: row[name] for name in "abce"} for row in rows(tmp_path / "out")] == kept
+    corpus("classify", tiny["classifier"], tmp_path / "a.jsonl", tmp_path / "arrow", to="parquet", **how)
+    tables = [pyarrow.parquet.read_table(path) for path in parts(tmp_path / "arrow", "parquet")]
+    assert pyarrow.concat_tables(tables)["a"].to_pylist() == ["1", None]
+    assert pyarrow.concat_tables(tables)["c"].to_pylist() == ['{"d": true}', "2"]
+
+
+NOTHING = [{"text": "a good day"}, {"text": ""}, {"text": " \u2028 "}, {"text": None}, {"text": "a dog"}]
+
+
+@pytest.mark.parametrize("task", ["classify", "tag"])
+def test_a_text_with_nothing_in_it_has_no_label_and_no_words_as_in_a_table(task, tiny, tmp_path):
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(each) + "\n" for each in NOTHING))
+    model, command = {
+        "classify": (tiny["classifier"], classification.classify),
+        "tag": (tiny["tagger"], tagging.tag),
+    }[task]
+    found = corpus(task, model, tmp_path / "a.jsonl", tmp_path / "out", shard_tokens=30)
+    whole = objects(printed(command, model, str(tmp_path / "a.jsonl")))
+    for mine, own in zip(rows(tmp_path / "out"), whole, strict=True):
+        assert {name: mine[name] for name in own if name not in ("text", "probability")} == {
+            name: value for name, value in own.items() if name not in ("text", "probability")
+        }
+    said = [row["label" if task == "classify" else "words"] is not None for row in rows(tmp_path / "out")]
+    assert said == [True, False, False, False, True]
+    assert found.manifest["flags"]["blank"] == 3
+    assert found.manifest["counts"]["bad"] == 0
+    corpus(task, model, tmp_path / "a.jsonl", tmp_path / "arrow", to="parquet", shard_tokens=30)
+
+
+def test_a_question_about_nothing_has_no_answer(tiny, tmp_path):
+    asked = [("who sleeps", "the dog sleeps"), ("", "the dog sleeps"), ("who sleeps", " ")]
+    lines = [json.dumps({"question": q, "context": c}) + "\n" for q, c in asked]
+    (tmp_path / "a.jsonl").write_text("".join(lines))
+    found = corpus("answer", tiny["answerer"], tmp_path / "a.jsonl", tmp_path / "out")
+    assert [row["no_answer"] is None for row in rows(tmp_path / "out")] == [False, True, True]
+    assert found.manifest["flags"]["blank"] == 2
+    assert found.manifest["counts"]["bad"] == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*stopped at their maximum")
+def test_lines_that_are_too_long_are_bad_and_all_others_are_translated_at_once(
+    tiny, short, tmp_path, monkeypatch
+):
+    asked = {"greedy": True, "decoding": {"maximum": 5}, "split": "never"}
+    bulk = TranslateBulk(tiny["translator"], device="cpu", too_long="error", **asked)
+    longest = bulk.translator.longest
+    lines = short.read_text().split("\n")[:40]
+    long = [3, 17, 18]
+    for number in long:
+        lines[number] = "word " * (longest + 5)
+    passes, plan = [], bulk.translator.stream
+    monkeypatch.setattr(
+        type(bulk.translator),
+        "stream",
+        lambda self, *given, **how: (passes.append(1), plan(*given, **how))[1],
+    )
+    found = bulk(lines)
+    assert sorted(found.bad) == long
+    assert found.bad[3].startswith("too long: ")
+    assert len(passes) == 1
+    others = [each for number, each in enumerate(lines) if number not in long]
+    plain = TranslateBulk(tiny["translator"], device="cpu", **asked)(others).lines
+    assert [each for number, each in enumerate(found.lines) if number not in long] == plain
+    assert all(found.columns["translation"][number] is None for number in long)
 
 
 @pytest.mark.filterwarnings("ignore:.*stopped at their maximum")

@@ -1,12 +1,15 @@
 """A model as a callable in pipelines of others: Ray's, Spark's, Dask's."""
 
 import pickle
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from regard.config import ConfigError
 from regard.corpus import Worker
+from regard.corpus import worker as worker_module
 from regard.tasks.embedding.embedder import open_embedder
 from regard.tasks.translation.opening import open_translator
 
@@ -80,13 +83,19 @@ def test_what_is_missing_is_told(tiny, worker):
         Worker(tiny["answerer"], "answer")
 
 
-def test_in_a_dask_pipeline(worker, short, wanted):
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
+def test_in_a_dask_pipeline(scheduler, worker, short, wanted, monkeypatch):
+    monkeypatch.setattr(worker_module, "_OPEN", {})
+    opened, spec = [], worker_module.get_task("embed").bulk
+    counting = replace(spec, open=lambda *given, **how: (opened.append(1), spec.open(*given, **how))[1])
+    monkeypatch.setattr(worker_module, "get_task", lambda name: SimpleNamespace(bulk=counting))
     dask = pytest.importorskip("dask.dataframe")
     import pandas
 
     frame = dask.from_pandas(pandas.DataFrame({"text": short}), npartitions=3)
     meta = worker(frame._meta.assign(text=[]).astype({"text": "object"}))
-    found = frame.map_partitions(worker, meta=meta).compute(scheduler="synchronous")
+    found = frame.map_partitions(worker, meta=meta).compute(scheduler=scheduler)
+    assert len(opened) == 1, "a model for each thread"
     assert np.array_equal(np.stack([*found["vector"]]), wanted)
 
 

@@ -8,11 +8,11 @@ import glob
 import hashlib
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from regard.config import ConfigError
@@ -49,9 +49,19 @@ class InputFile:
         return Origin(self.address)
 
 
-def found_files(given: Sequence[str], options: FileOptions, but: Path | None = None) -> list[InputFile]:
-    """All of them. `but` is a folder whose files are left out: what is written."""
-    files = [file for each in given for file in _found(each, options, but)]
+def found_files(
+    given: Sequence[str],
+    options: FileOptions,
+    but: Path | None = None,
+    told: Callable[[str], object] = lambda line: None,
+) -> list[InputFile]:
+    """All of them. `but` is a folder whose files are left out: what is written. Of folders and globs, so are
+    hidden files and empty ones, as Spark leaves them beside its own; `told` is how many were empty."""
+    but = but and but.resolve()
+    found = [file for each in given for file in _found(each, options, but)]
+    files = [file for file in found if file is not None]
+    if empty := len(found) - len(files):
+        told(f"{empty:,} empty files are left out")
     if not files:
         raise ConfigError(f"{', '.join(given)}: no files in it that are read")
     seen = set[str]()
@@ -73,27 +83,51 @@ def refuse_address(out: Path | str) -> None:
         )
 
 
-def _found(given: str, options: FileOptions, but: Path | None) -> Iterator[InputFile]:
+def _found(given: str, options: FileOptions, but: Path | None) -> Iterator[InputFile | None]:
+    """None for an empty one."""
     if "://" in given:
-        yield from _remote(given, options)
+        yield from _remote(given, options, but)
         return
     path = Path(given)
     if path.is_dir():
-        inside = sorted(each for each in path.rglob("*") if each.is_file())
-        for each in inside:
-            hidden = any(part.startswith(".") for part in each.relative_to(path).parts)
-            if not hidden and each.suffix != ".partial" and not (but and each.is_relative_to(but)):
-                yield _local(each, options)
+        inside = (each for each in path.rglob("*") if each.is_file())
+        yield from _listed(sorted(inside), path, options, but)
     elif not path.exists() and any(sign in given for sign in _MAGIC):
         matches = sorted(glob.glob(given, recursive=True))  # noqa: PTH207  # Path.glob wants a root
         if not matches:
             raise DataError(Origin(given), "matches no file", remedy="check the pattern")
-        yield from (_local(Path(each), options) for each in matches if Path(each).is_file())
+        yield from _listed((Path(each) for each in matches if Path(each).is_file()), None, options, but)
     else:
         if not path.exists():
             with open_bytes(given):  # raises, unless it is in an archive
                 pass
+        _refuse_own(path, given, but)
         yield _local(path, options)
+
+
+def _listed(
+    paths: Iterable[Path], root: Path | None, options: FileOptions, but: Path | None
+) -> Iterator[InputFile | None]:
+    for each in paths:
+        parts = (each.name,) if root is None else each.relative_to(root).parts
+        if is_data(parts) and not _below(each, but):
+            yield _local(each, options) if each.stat().st_size else None
+
+
+def is_data(parts: Sequence[str]) -> bool:
+    """Whether a file of a folder is read; these are the parts of its name. What begins with a dot or an
+    underscore (_SUCCESS, _temporary) is no data, as for Spark, unless it is a partition (_year=2020)."""
+    hidden = any(part[:1] == "." or (part[:1] == "_" and "=" not in part) for part in parts)
+    return not hidden and not parts[-1].endswith(".partial")
+
+
+def _below(path: Path, folder: Path | None) -> bool:
+    return folder is not None and path.resolve().is_relative_to(folder)
+
+
+def _refuse_own(path: Path, given: str, but: Path | None) -> None:
+    if _below(path, but):
+        raise ConfigError(f"{given} lies in {but}, where the output goes: name another folder for that")
 
 
 def _local(path: Path, options: FileOptions) -> InputFile:
@@ -112,31 +146,66 @@ def stamp_of(file: InputFile) -> str | None:
         if not file.remote:
             path = Path(file.path)
             return None if _lying(path).is_dir() else _stamped(path)[1]
-        filesystem, there = _fsspec().core.url_to_fs(file.address)
-        filesystem.invalidate_cache()
-        return str(filesystem.ukey(there))
+        with _reached(file.address):
+            filesystem, there = _fsspec().core.url_to_fs(file.address)
+            filesystem.invalidate_cache()
+            return str(filesystem.ukey(there))
     except FileNotFoundError:
         return None
 
 
-def _remote(given: str, options: FileOptions) -> Iterator[InputFile]:
-    filesystem, path = _fsspec().core.url_to_fs(given)
-    if any(sign in path for sign in _MAGIC):
-        paths = sorted(each for each in filesystem.glob(path) if filesystem.isfile(each))
-    elif filesystem.isdir(path):
-        paths = sorted(filesystem.find(path))
-    else:
-        paths = [path]
-    if not paths:
-        raise DataError(Origin(given), "no files there", remedy="check the address")
-    for each in paths:
-        address = filesystem.unstrip_protocol(each)
-        try:
-            about = filesystem.info(each)
-            stamp = str(filesystem.ukey(each))
-        except FileNotFoundError as error:
-            raise DataError(Origin(address), "no such file", remedy="check the address") from error
-        yield InputFile(address, _format(address, options), int(about.get("size") or 0), stamp, address)
+def _remote(given: str, options: FileOptions, but: Path | None) -> Iterator[InputFile | None]:
+    with _reached(given):
+        filesystem, path = _fsspec().core.url_to_fs(given)
+        if any(sign in path for sign in _MAGIC):
+            found = sorted(each for each in filesystem.glob(path) if filesystem.isfile(each))
+            paths = [each for each in found if is_data((PurePosixPath(each).name,))]
+        elif filesystem.isdir(path):
+            root = path.rstrip("/")
+            found = sorted(filesystem.find(path))
+            paths = [each for each in found if is_data(PurePosixPath(each.removeprefix(root)).parts[1:])]
+        else:
+            found, paths = [], [path]
+        if not paths:
+            raise DataError(Origin(given), "no files there", remedy="check the address")
+        here = "file" in _protocols(filesystem)
+        for each in paths:
+            if here and _below(Path(each), but):
+                if not found:
+                    _refuse_own(Path(each), given, but)
+                continue
+            address = filesystem.unstrip_protocol(each)
+            try:
+                size = int(filesystem.info(each).get("size") or 0)
+                stamp = str(filesystem.ukey(each))
+            except FileNotFoundError as error:
+                raise DataError(Origin(address), "no such file", remedy="check the address") from error
+            if found and not size:
+                yield None
+                continue
+            yield InputFile(address, _format(address, options), size, stamp, address)
+
+
+def _protocols(filesystem: Any) -> tuple[str, ...]:
+    own = filesystem.protocol
+    return (own,) if isinstance(own, str) else tuple(own)
+
+
+@contextmanager
+def _reached(address: str) -> Iterator[None]:
+    """Whatever fsspec and its implementations raise for an address, in one line that names it."""
+    try:
+        yield
+    except (ConfigError, DataError, FileNotFoundError):
+        raise
+    except ImportError as error:
+        missing = getattr(error.__cause__, "name", None)
+        remedy = f": pip install {missing}" if missing else ""
+        raise ConfigError(f"{address}: {error}{remedy}") from error
+    except Exception as error:  # of botocore, httpx, aiohttp, ...
+        why = f"({type(error).__name__}: {' '.join(str(error).split())})"
+        remedy = "check the address, the network and the credentials"
+        raise DataError(Origin(address), "cannot be reached", why, remedy) from error
 
 
 def _fsspec() -> Any:
@@ -183,11 +252,13 @@ def _lying(path: Path) -> Path:
 
 @contextmanager
 def _opened_remote(file: InputFile) -> Iterator[Any]:
-    try:
-        with _fsspec().open(file.address, "rb") as stream:
-            yield stream
-    except FileNotFoundError as error:
-        raise DataError(file.origin, "no such file", remedy="check the address") from error
+    with ExitStack() as stack:
+        try:
+            with _reached(file.address):
+                stream = stack.enter_context(_fsspec().open(file.address, "rb"))
+        except FileNotFoundError as error:
+            raise DataError(file.origin, "no such file", remedy="check the address") from error
+        yield stream
 
 
 def seekable(file: InputFile, encoding: str) -> bool:

@@ -75,5 +75,7 @@ def dedupe(vectors: Path, out: Path, *, threshold: float, kind: str, console: Co
     refuse_address(out)
     found = ShardedVectors(vectors)
     index = open_index(found, choose(len(found), kind)[0], lambda line: say(console, line))
-    kept, dropped = dedupe_index(index, out, threshold)
-    say(console, f"{out}: {kept:,} records; {dropped:,} were left out, and are in {out}.dropped.jsonl")
+    done = dedupe_index(index, out, threshold)
+    unread = f" and {done.unread:,} that could not be read" if done.unread else ""
+    aside = f"{done.dropped:,} duplicates{unread} were left out, and are in {out}.dropped.jsonl"
+    say(console, f"{out}: {done.kept:,} records; {aside}")

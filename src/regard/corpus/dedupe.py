@@ -1,11 +1,15 @@
 """A corpus without near-duplicates: of records whose vectors are nearly the same, the first stays.
 
 In order, a record is left out if its cosine with one that has stayed before it reaches a threshold. So what
-stays is pairwise further apart than that, whatever the blocks; the exact search compares every pair.
+stays is pairwise further apart than that, whatever the blocks; the exact search compares every pair. Vectors
+are rounded to float32, and their cosines to 1e-7: with themselves half of them are below 1. So what reaches a
+threshold within a millionth reaches it.
 """
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +17,7 @@ import numpy as np
 
 from regard.config import ConfigError
 from regard.corpus.index import ShardedIndex
-from regard.corpus.reading import Taken
+from regard.corpus.reading import Bad
 from regard.corpus.vectors import ShardedVectors, text_of
 from regard.disk import replace
 from regard.meaning.nearest import Scores
@@ -22,12 +26,14 @@ from regard.tasks.base.vectors import Rows, products, uncertainty
 _BLOCK = 2048
 _NEAR = 64
 """Neighbours of a record that an index is asked for at first."""
+_ROUNDING = 1e-6
 
 
 def originals(index: ShardedIndex, threshold: float, block: int = _BLOCK) -> tuple[Rows, Scores]:
     """For each row the earlier one that it duplicates, or itself; and their cosine."""
     if not 0 < threshold <= 1:
         raise ConfigError(f"--threshold {threshold:g}: a cosine from 0 to 1")
+    threshold *= 1 - _ROUNDING
     if index.kind != "exact":
         return _by_index(index, threshold, block)
     vectors: Any = index.vectors
@@ -93,38 +99,56 @@ def _by_index(index: ShardedIndex, threshold: float, block: int) -> tuple[Rows, 
     return of, cosines
 
 
-def dedupe(index: ShardedIndex, out: Path, threshold: float) -> tuple[int, int]:
-    """Write the records that stay, a line each or as JSON lines, and beside them what was left out, and of
-    what it is a duplicate. How many stay, and how many do not. What could not be read is left out too."""
+@dataclass(frozen=True, slots=True)
+class Deduped:
+    """How many records."""
+
+    kept: int
+    dropped: int
+    unread: int
+    """Left out because they could not be read."""
+
+
+def dedupe(index: ShardedIndex, out: Path, threshold: float) -> Deduped:
+    """Write the records that stay, a line each or as JSON lines, and beside them what was left out: of what
+    it is a duplicate, or why it could not be read."""
     vectors: ShardedVectors = index.vectors
     of, cosines = originals(index, threshold)
     listed = out.suffix in (".jsonl", ".ndjson")
-    kept = dropped = 0
-    aside = out.with_name(f"{out.name}.dropped.jsonl")
-
-    def left_out() -> Iterator[str]:
-        nonlocal dropped
-        for start in range(0, len(of), _BLOCK):
-            every = np.arange(start, min(start + _BLOCK, len(of)))
-            rows = every[of[every] != every]
-            both = zip(rows, vectors.records(rows.tolist()), vectors.records(of[rows].tolist()), strict=True)
-            for row, record, original in both:
-                dropped += 1
-                plain: dict[str, object] = {"id": record.id, "text": text_of(record), "of": original.id}
-                plain["cosine"] = round(float(cosines[row]), 6)
-                yield json.dumps(plain, ensure_ascii=False) + "\n"
+    unread: dict[int, Bad] = {}
 
     def staying() -> Iterator[str]:
-        nonlocal kept
         for row, record in enumerate(vectors.every_record()):
-            if of[row] == row and isinstance(record, Taken):
-                kept += 1
+            if isinstance(record, Bad):
+                unread[row] = record
+            elif of[row] == row:
                 plain = {"id": record.id, "text": record.texts[0]}
-                yield (json.dumps(plain, ensure_ascii=False) if listed else text_of(record)) + "\n"
+                yield (json.dumps(plain, ensure_ascii=False) if listed else _line(record.texts[0])) + "\n"
 
-    replace(aside, lambda partial: _write(partial, left_out()))
+    def left_out() -> Iterator[str]:
+        for start in range(0, len(of), _BLOCK):
+            every = np.arange(start, min(start + _BLOCK, len(of)))
+            rows = every[of[every] != every].tolist()
+            records = dict(zip(rows, vectors.records(rows), strict=True))
+            originals_of = dict(zip(rows, vectors.records(of[rows].tolist()), strict=True))
+            for row in sorted({*rows, *(own for own in every.tolist() if own in unread)}):
+                if row in unread:
+                    plain: dict[str, object] = {"id": unread[row].id, "reason": unread[row].reason}
+                else:
+                    plain = {"id": records[row].id, "text": text_of(records[row])}
+                    plain |= {"of": originals_of[row].id, "cosine": round(float(cosines[row]), 6)}
+                yield json.dumps(plain, ensure_ascii=False) + "\n"
+
     replace(out, lambda partial: _write(partial, staying()))
-    return kept, dropped
+    replace(out.with_name(f"{out.name}.dropped.jsonl"), lambda partial: _write(partial, left_out()))
+    dropped = int((of != np.arange(len(of))).sum())
+    return Deduped(len(of) - dropped - len(unread), dropped, len(unread))
+
+
+def _line(text: str | Sequence[str]) -> str:
+    """As it is, but for the newlines in it."""
+    whole = text if isinstance(text, str) else " ".join(text)
+    return re.sub(r"\r?\n|\r\Z", " ", whole)
 
 
 def _write(path: Path, lines: Iterator[str]) -> None:

@@ -8,9 +8,11 @@
     .regard/lock               held by the process that works here
 
 A shard's files get their names when they are whole and on the disk, its mark comes last. So whatever is
-killed whenever, a shard is done or is not, and the same command goes on with those that are not.
+killed whenever, a shard is done or is not, and the same command goes on with those that are not. A mark names
+the run that it is of (`fingerprint`): what another model or another plan has left behind is not done.
 """
 
+import hashlib
 import json
 import os
 import platform
@@ -29,8 +31,14 @@ from regard.disk import full_disk, replace, write_text
 
 FORMAT = "regard corpus 1"
 MANIFEST, BAD = "manifest.json", "bad.jsonl"
-_PART = re.compile(r"part-\d{6,}\.[\w.]+")
+_PART = re.compile(r"part-\d{6,}\.(?:npy|txt|jsonl|parquet|ids)")
 OVERWRITE = "start anew with --overwrite, or name another folder"
+ELSEWHERE = "choose an empty or a new folder"
+_DECIDING = ("regard", "model", "settings", "shards", "bytes")
+
+
+class ForeignError(ConfigError):
+    """A folder with files of others; nothing in it is touched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +46,8 @@ class Done:
     """A shard that is done."""
 
     number: int
+    run: str
+    """The fingerprint of the run that it is of."""
     files: tuple[str, ...]
     rows: int
     tokens: int
@@ -56,12 +66,20 @@ def lock(file: IO[str], *, wait: bool = False) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 
+def fingerprint(manifest: Mapping[str, Any]) -> str:
+    """Of what decides the shards of a run: the input, the model, the settings, this version."""
+    files = [(each["address"], each["sha256"]) for each in manifest["inputs"]]
+    plain = json.dumps([*(manifest[name] for name in _DECIDING), files], sort_keys=True)
+    return hashlib.sha256(plain.encode()).hexdigest()[:32]
+
+
 class OutFolder:
     """A folder of shards, while it is written and later."""
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path | str, run: str = "") -> None:
+        """`run` is the fingerprint of the run whose shards are asked for."""
         refuse_address(path)
-        self.path = Path(path)
+        self.path, self.run = Path(path), run
         self.own = self.path / ".regard"
 
     def manifest(self) -> dict[str, Any] | None:
@@ -71,36 +89,48 @@ class OutFolder:
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
+            if not self.own.is_dir():
+                raise ForeignError(
+                    f"{self.path / MANIFEST}: cannot be read ({error}); {ELSEWHERE}"
+                ) from error
             raise ConfigError(f"{self.path / MANIFEST}: cannot be read ({error}); {OVERWRITE}") from error
-        if not isinstance(found, dict) or found.get("format") != FORMAT:
-            raise ConfigError(f"{self.path / MANIFEST}: not a {FORMAT!r}; {OVERWRITE}")
+        form = str(found.get("format")) if isinstance(found, dict) else ""
+        if not form.startswith("regard corpus "):
+            raise ForeignError(f"{self.path / MANIFEST}: not of regard corpus; {ELSEWHERE}")
+        if form != FORMAT:
+            raise ConfigError(f"{self.path / MANIFEST}: {form!r}, not {FORMAT!r}; {OVERWRITE}")
         return found
 
     def write_manifest(self, content: Mapping[str, Any]) -> None:
         write_text(self.path / MANIFEST, json.dumps({"format": FORMAT, **content}, indent=1) + "\n")
 
     def refuse_foreign(self) -> None:
-        """Raise for a folder in which there is something else."""
+        """Raise for a folder in which there is something else, and for one that this has not written."""
         if self.path.is_file():
             raise ConfigError(f"{self.path} is a file: name a folder for the shards")
         if not self.path.exists():
             return
+        try:
+            if self.manifest() is not None:
+                return
+        except ForeignError:
+            raise
+        except ConfigError:  # which --overwrite may mend
+            return
+        ours = self.own.is_dir()
         names = sorted(each.name for each in self.path.iterdir())
-        other = [
-            name for name in names if not _PART.fullmatch(name) and name not in (MANIFEST, BAD, ".regard")
-        ]
-        if other and not (self.path / MANIFEST).exists():
-            raise ConfigError(f"{self.path} holds other files ({other[0]}): choose an empty or a new folder")
+        other = [name for name in names if not (ours and (_PART.fullmatch(name) or name in (BAD, ".regard")))]
+        if other:
+            raise ForeignError(f"{self.path} holds other files ({other[0]}): {ELSEWHERE}")
 
     def clear(self) -> None:
         """Remove what this has written, and nothing else; the manifest first: without it nothing is done."""
         (self.path / MANIFEST).unlink(missing_ok=True)
-        if self.path.is_dir():
-            for each in self.path.iterdir():
-                if _PART.fullmatch(each.name) or each.name == BAD:
-                    each.unlink()
         for name in ("done", "partial"):
             shutil.rmtree(self.own / name, ignore_errors=True)
+        for each in self.path.iterdir() if self.path.is_dir() else ():
+            if _PART.fullmatch(each.name) or each.name == BAD:
+                each.unlink()
         (self.own / "plan.jsonl").unlink(missing_ok=True)
 
     @contextmanager
@@ -164,12 +194,15 @@ class OutFolder:
         self.write_part(path, lambda partial: partial.write_text(json.dumps(asdict(done)), encoding="utf-8"))
 
     def done(self, number: int) -> Done | None:
-        """None of a shard that is not, or whose files somebody has removed."""
+        """None of a shard that is not, or is of another run, or whose files somebody has removed."""
         try:
             text = (self.own / "done" / f"{number:06d}.json").read_text(encoding="utf-8")
         except FileNotFoundError:
             return None
-        found = Done(**{**(plain := json.loads(text)), "files": tuple(plain["files"])})
+        plain = json.loads(text)
+        if plain.get("run") != self.run:
+            return None
+        found = Done(**{**plain, "files": tuple(plain["files"])})
         return found if all((self.path / name).exists() for name in found.files) else None
 
     def finished(self) -> dict[str, Any]:

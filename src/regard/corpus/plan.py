@@ -1,8 +1,9 @@
 """Which records belong to which shard: a function of the input and of the size of a shard, of nothing else.
 
-Text is what costs time, not rows: a shard is cut where it has so many bytes of text, about four to a token,
-whatever the number of records. So shards take about equally long, and workers that take one after the other
-end at about the same time. One pass over the input finds the cuts; its bytes are hashed on the way.
+Text is what costs time: a shard is cut where it has so many bytes of text, about four to a token. So shards
+take about equally long, and workers that take one after the other end at about the same time. What is written
+of a record takes memory, however short it is: so each weighs some bytes more (`RECORD`), and a million lines
+of one word are many shards. One pass over the input finds the cuts; its bytes are hashed on the way.
 
     plan.jsonl      {"bytes": 2000123, "stretches": [[file, start, length, line], ...]}     one shard a line
 """
@@ -29,6 +30,8 @@ from regard.text.tables import Row, json_objects, numbered_quoted, split_plain
 
 BYTES_A_TOKEN = 4
 """About, of text in UTF-8; what was read is counted later."""
+RECORD = 64
+"""What a record weighs beside its text, in bytes of text."""
 _CHUNK = 1 << 20
 _FAR = 64 * LONGEST
 """No line is as long as this."""
@@ -61,6 +64,19 @@ class PlannedFile:
     sha256: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A stretch of a file."""
+
+    stretch: Stretch
+    bytes: int
+    records: int
+
+    @property
+    def weight(self) -> int:
+        return self.bytes + RECORD * self.records
+
+
 class Planner:
     """Cuts files into shards; `files` grows as they are read."""
 
@@ -76,33 +92,36 @@ class Planner:
         """`progress` is told how many files were read to their end, and of how many bytes of text more it is
         known where they belong."""
         stretches: list[Stretch] = []
-        size = number = 0
+        size = weight = number = 0
         for place, file in enumerate(files):
             cut = {"parquet": self._rows, "csv": self._quoted}.get(file.format, self._lines)
-            for stretch, weight in cut(place, file, lambda: self._goal - size):  # noqa: B023  # called at once
-                stretches.append(stretch)
-                size += weight
+            for part in cut(place, file, lambda: self._goal - weight):  # noqa: B023  # called at once
+                stretches.append(part.stretch)
+                size, weight = size + part.bytes, weight + part.weight
                 if progress is not None:
-                    progress(place, weight)
-                if size >= self._goal:
+                    progress(place, part.bytes)
+                if weight >= self._goal:
                     yield Shard(number, size, tuple(stretches))
-                    stretches, size, number = [], 0, number + 1
+                    stretches, size, weight, number = [], 0, 0, number + 1
         if stretches:
             yield Shard(number, size, tuple(stretches))
 
-    def _lines(self, place: int, file: InputFile, room: Callable[[], int]) -> Iterator[tuple[Stretch, int]]:
-        """Stretches of a file, each about as large as there is room, and how large it is."""
+    def _lines(self, place: int, file: InputFile, room: Callable[[], int]) -> Iterator[_Part]:
+        """Stretches of a file, each about as large as there is room."""
         with opened(file, self._asked.options.encoding) as stream:
             cuts = _Cuts(stream, file)
-            names = _names(file, cuts, self._asked.options)
-            self._check(file, names)
+            names: tuple[str, ...] = ()
+            if cuts.head(1):  # an empty file has no columns and no records
+                names = _names(file, cuts, self._asked.options)
+                self._check(file, names)
             start, line = cuts.at, 1 + cuts.lines
             while cuts.cut(room()):
-                yield Stretch(place, start, cuts.at - start, line), cuts.at - start
+                size = cuts.at - start
+                yield _Part(Stretch(place, start, size, line), size, cuts.lines + 1 - line)
                 start, line = cuts.at, 1 + cuts.lines
         self.files.append(PlannedFile(file, names, cuts.sha256.hexdigest()))
 
-    def _quoted(self, place: int, file: InputFile, room: Callable[[], int]) -> Iterator[tuple[Stretch, int]]:
+    def _quoted(self, place: int, file: InputFile, room: Callable[[], int]) -> Iterator[_Part]:
         """The same of CSV, whose quotes may hide newlines: read as it will be, so that a cut is where a row
         begins, whatever quotes there are above it."""
         with opened(file, self._asked.options.encoding) as stream:
@@ -111,21 +130,23 @@ class Planner:
             separator = self._asked.options.separator or SEPARATORS["csv"]
             rows = numbered_quoted(lines, file.address, separator, blank=True)
             first = next(rows, None)
-            names = _header(file, None if first is None else first[1], self._asked.options)
-            self._check(file, names)
-            start = begun = 0
+            names = () if first is None else _header(first[1], self._asked.options)
+            if first is not None:
+                self._check(file, names)
+            start = begun = count = 0
             for line, _ in rows if first is None or self._asked.options.header else chain([first], rows):
                 at = tape.begins(line)
-                if begun and at - start >= room():
-                    yield Stretch(place, start, at - start, begun), at - start
+                if begun and at - start + RECORD * count >= room():
+                    yield _Part(Stretch(place, start, at - start, begun), at - start, count)
                     begun = 0
                 if not begun:
-                    start, begun = at, line
+                    start, begun, count = at, line, 0
+                count += 1
             if begun:
-                yield Stretch(place, start, tape.size - start, begun), tape.size - start
+                yield _Part(Stretch(place, start, tape.size - start, begun), tape.size - start, count)
         self.files.append(PlannedFile(file, names, tape.sha256.hexdigest()))
 
-    def _rows(self, place: int, file: InputFile, room: Callable[[], int]) -> Iterator[tuple[Stretch, int]]:
+    def _rows(self, place: int, file: InputFile, room: Callable[[], int]) -> Iterator[_Part]:
         with opened_as_it_is(file) as raw:
             table = parquet_file(raw, file)
             names = tuple(table.schema_arrow.names)
@@ -133,13 +154,13 @@ class Planner:
             texts = list(columns.used[: len(self._asked.wanted)])
             start = row = size = 0
             for batch in table.iter_batches(columns=texts):
-                for weight in _weights(batch, texts, file):
-                    row, size = row + 1, size + weight
-                    if size >= room():
-                        yield Stretch(place, start, row - start, start + 1), size
+                for length in _lengths(batch, texts, file):
+                    row, size = row + 1, size + length
+                    if size + RECORD * (row - start) >= room():
+                        yield _Part(Stretch(place, start, row - start, start + 1), size, row - start)
                         start, size = row, 0
             if row > start:
-                yield Stretch(place, start, row - start, start + 1), size
+                yield _Part(Stretch(place, start, row - start, start + 1), size, row - start)
         self.files.append(PlannedFile(file, names, content_hash(file)))
 
     def _check(self, file: InputFile, names: tuple[str, ...]) -> Columns:
@@ -164,13 +185,16 @@ class _Cuts:
             pass
         return self._ahead[: self._end(min(size, len(self._ahead)))]
 
-    def cut(self, size: int) -> bool:
-        """Go to the end of the record that is behind so many bytes; False where there is nothing more."""
-        while len(self._ahead) < size and self._more():
+    def cut(self, weight: int) -> bool:
+        """Go on by whole records until they have this weight; False where there is nothing more."""
+        while len(self._ahead) < weight and self._more():
             pass
         if not self._ahead:
             return False
-        end = self._end(max(size, 1))
+        first = np.frombuffer(self._ahead, np.uint8, count=min(weight, len(self._ahead)))
+        ends = np.flatnonzero(first == ord("\n"))
+        heavy = int(np.searchsorted(ends + 1 + RECORD * np.arange(1, len(ends) + 1), weight))
+        end = int(ends[heavy]) + 1 if heavy < len(ends) else self._end(weight + 1)
         part = self._ahead[:end]
         self._ahead = self._ahead[end:]
         self.at += end
@@ -205,7 +229,7 @@ def _names(file: InputFile, cuts: _Cuts, options: FileOptions) -> tuple[str, ...
             return tuple(next(found, ({}, None))[0])
         case "tsv":
             first = next(split_plain(lines, file.address, options.separator or SEPARATORS["tsv"]), None)
-            names = _header(file, first, options)
+            names = () if first is None else _header(first, options)
             while options.header and first is not None and cuts.lines < first.origin.line:
                 cuts.cut(1)  # blank lines may stand above it
             return names
@@ -214,12 +238,10 @@ def _names(file: InputFile, cuts: _Cuts, options: FileOptions) -> tuple[str, ...
             return ("text",)
 
 
-def _header(file: InputFile, first: Row | DataError | None, options: FileOptions) -> tuple[str, ...]:
+def _header(first: Row | DataError, options: FileOptions) -> tuple[str, ...]:
     """The columns of a table, from its first row."""
     if isinstance(first, DataError):
         raise first
-    if first is None:
-        raise DataError(file.origin, "an empty table", remedy="its first row must name the columns")
     if not options.header:
         return tuple(map(str, range(len(first.cells))))
     return tuple(str(cell).strip() for cell in first.cells)
@@ -267,21 +289,22 @@ def stream_hash(file: InputFile, encoding: str) -> str:
     return sha.hexdigest()
 
 
-def _weights(batch: Any, names: Sequence[str], file: InputFile) -> list[int]:
+def _lengths(batch: Any, names: Sequence[str], file: InputFile) -> list[int]:
     """Bytes of text of each row."""
     import pyarrow
-    from pyarrow import compute
+    from pyarrow import compute, types
 
     total: Any = 0
     for name in names:
         column = batch.column(name)
-        if pyarrow.types.is_list(column.type) or pyarrow.types.is_large_list(column.type):
+        kind = column.type.value_type if types.is_dictionary(column.type) else column.type
+        if types.is_list(kind) or types.is_large_list(kind):
             lengths = compute.multiply(compute.list_value_length(column), BYTES_A_TOKEN)
-        elif pyarrow.types.is_string(column.type) or pyarrow.types.is_large_string(column.type):
-            lengths = compute.binary_length(column)
+        elif types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+            lengths = compute.binary_length(column.cast(pyarrow.large_string()))
         else:
             raise DataError(
-                file.origin, f"column {name!r} holds {column.type}, not text", remedy="name another, --column"
+                file.origin, f"column {name!r} holds {kind}, not text", remedy="name another, --column"
             )
         total = compute.add(compute.fill_null(lengths, 0), total)
     return [each + 1 for each in total.to_pylist()]

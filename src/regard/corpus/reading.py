@@ -45,7 +45,8 @@ class Taken:
     id: str
     texts: tuple[Any, ...]
     """A text for each column that the model reads; or a list of words, where there may be one."""
-    kept: tuple[str | None, ...]
+    kept: tuple[Any, ...]
+    """As they were: of JSON and Parquet, numbers stay numbers."""
     origin: Origin
 
 
@@ -178,9 +179,7 @@ class Columns:
     def taken(self, record: Record) -> Taken:
         texts = tuple(column.of(record) for column in self._texts)
         plain = dict(zip(record.names, record.cells, strict=True)) if self._keep else {}
-        return Taken(
-            self.id(record), texts, tuple(_as_text(plain.get(name)) for name in self._keep), record.origin
-        )
+        return Taken(self.id(record), texts, tuple(map(plain.get, self._keep)), record.origin)
 
     def id(self, record: Record) -> str:
         place = f"{record.origin.file}:{record.origin.line}"
@@ -188,14 +187,15 @@ class Columns:
             return place
         name = self._id.name
         found = record.cells[record.names.index(name)] if name in record.names else None
-        return _as_text(found) or place
+        return as_text(found) or place
 
 
 def _exactly(name: str, option: str) -> Wanted:
     return Wanted(name, option)
 
 
-def _as_text(value: object) -> str | None:
+def as_text(value: object) -> str | None:
+    """Itself, or JSON."""
     if value is None or isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False, default=str)

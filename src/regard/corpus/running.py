@@ -25,11 +25,12 @@ from regard import __version__
 from regard.config import ConfigError
 from regard.corpus import local
 from regard.corpus.addresses import InputFile, found_files, refuse_address
-from regard.corpus.folder import BAD, OVERWRITE, Done, OutFolder
+from regard.corpus.folder import BAD, OVERWRITE, Done, OutFolder, fingerprint
 from regard.corpus.plan import Planner, Shard, stream_hash
 from regard.corpus.progress import Meter, shown, shown_planning
 from regard.corpus.reading import Asked
 from regard.corpus.work import Job
+from regard.corpus.writing import COLUMNS
 from regard.disk import replace
 from regard.tasks.base.bulk import BulkSpec, Output
 from regard.tasks.base.formats import AS_NAMED, FileOptions
@@ -86,7 +87,12 @@ class CorpusSettings:
     def form(self) -> Output:
         chosen = self.to or self.spec.writes[0]
         if chosen not in self.spec.writes:
-            raise ConfigError(f"--to {chosen}: {self.task} writes {', '.join(self.spec.writes)}")
+            raise ConfigError(f"--write {chosen}: {self.task} writes {', '.join(self.spec.writes)}")
+        if chosen not in COLUMNS:
+            more = [*(["keep"] if self.keep else []), *filter(self.settings.get, self.spec.columns)]
+            if more:
+                remedy = " or ".join(f"--write {each}" for each in self.spec.writes if each in COLUMNS)
+                raise ConfigError(f"--{more[0]}: shards of {chosen} have no columns; give {remedy}")
         return chosen
 
     @property
@@ -154,12 +160,15 @@ def run(
     settings.form  # noqa: B018  # what cannot be written is told first
     folder.refuse_foreign()
     digest = model_hash(settings.model, folder.path)
-    files = found_files([str(each) for each in inputs], settings.files, but=folder.path)
+    files = found_files(
+        [str(each) for each in inputs], settings.files, folder.path, lambda line: say(console, line)
+    )
     with ExitStack() as stack:
         stack.enter_context(folder.locked())
         ray = _cluster(settings, stack)
         device = find_device(settings.device) if ray is None else ray.device(settings.device)
         manifest = _begun(folder, files, digest, settings, device, console)
+        folder = OutFolder(folder.path, fingerprint(manifest))
         if manifest["state"] == "done" and all(_is_there(folder)):
             say(console, f"{folder.path}: done already, {manifest['counts']['rows']:,} records")
             return Outcome(folder.path, manifest, 0)
@@ -176,6 +185,7 @@ def run(
             precision=settings.precision,
             settings=dict(settings.settings),
             out=str(folder.path),
+            run=folder.run,
             form=settings.form,
             files=tuple(files),
             names=names,
@@ -206,8 +216,7 @@ def _begun(
     if found is not None:
         _refuse_other(folder, found, files, digest, settings, device)
         return found
-    if settings.overwrite:
-        folder.clear()
+    folder.clear()  # also where there is no manifest: what is left of a run that was cleared half
     planner = Planner(settings.asked, settings.shard_tokens)
     with shown_planning(len(files)) as progress:
         shards, size = folder.write_plan(planner.shards(files, progress))
@@ -241,7 +250,8 @@ def _refuse_other(
         )
     for name, value in settings.identity(device).items():
         if (before := found["settings"].get(name)) != value:
-            raise ConfigError(f"{folder.path} was made with {name}={before!r}, not {value!r}; {OVERWRITE}")
+            said = "write" if name == "to" else name
+            raise ConfigError(f"{folder.path} was made with {said}={before!r}, not {value!r}; {OVERWRITE}")
     before = [(each["address"], each["format"]) for each in found["inputs"]]
     if before != [(each.address, each.format) for each in files]:
         raise ConfigError(f"{folder.path} was made from other files; {OVERWRITE}")

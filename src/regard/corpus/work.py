@@ -14,7 +14,7 @@ from regard.corpus.addresses import InputFile, stamp_of
 from regard.corpus.folder import Done, OutFolder
 from regard.corpus.plan import Shard
 from regard.corpus.reading import Asked, Bad, CorpusReader, Taken
-from regard.corpus.writing import SUFFIXES, Written, writer
+from regard.corpus.writing import COLUMNS, IDS, SUFFIXES, Written, write_ids, writer
 from regard.tasks.base.bulk import Bulk, BulkWork, Output
 from regard.tasks.base.predictor import Progress
 from regard.tasks.base.reading import ReadingWarning
@@ -33,6 +33,8 @@ class Job:
     settings: Mapping[str, Any]
     """The task's own."""
     out: str
+    run: str
+    """Its fingerprint."""
     form: Output
     files: tuple[InputFile, ...]
     names: tuple[tuple[str, ...], ...]
@@ -59,7 +61,7 @@ class ShardWork:
     def __init__(self, job: Job) -> None:
         self._job, self._work = job, open_bulk(job)
         self._reader = CorpusReader(job.files, job.names, job.asked)
-        self._folder = OutFolder(job.out)
+        self._folder = OutFolder(job.out, job.run)
 
     def do(self, shard: Shard, progress: Progress | None = None) -> Done:
         """Its files and its mark are there when this returns. Who died behind the mark has done it."""
@@ -74,11 +76,15 @@ class ShardWork:
             for place, name in enumerate(self._job.asked.keep)
         }
         written = Written([each.id for each in records], kept, found.columns, self._work.kinds, found.lines)
-        path = self._folder.part(shard.number, SUFFIXES[self._job.form])
-        self._folder.write_part(path, lambda partial: writer(self._job.form)(partial, written))
+        paths = [self._folder.part(shard.number, SUFFIXES[self._job.form])]
+        self._folder.write_part(paths[0], lambda partial: writer(self._job.form)(partial, written))
+        if self._job.asked.id is not None and self._job.form not in COLUMNS:
+            paths.append(self._folder.part(shard.number, IDS))
+            self._folder.write_part(paths[1], lambda partial: write_ids(partial, written.ids))
         done = Done(
             number=shard.number,
-            files=(path.name,),
+            run=self._job.run,
+            files=tuple(each.name for each in paths),
             rows=len(records),
             tokens=found.tokens,
             bytes=shard.bytes,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Lock
 from typing import Any, cast
 
 import numpy as np
@@ -14,6 +15,9 @@ from regard.tasks.registry import get_task
 
 _OPEN: dict[tuple[Any, ...], BulkWork] = {}
 """Models of this process: however many copies of a worker there are, each model is loaded once."""
+_ONE = Lock()
+"""Calls of a process come one after the other, whatever thread they are made in: a model is opened once, and
+has all the threads that it was given."""
 
 
 class Worker:
@@ -44,7 +48,8 @@ class Worker:
         **settings: Any,
     ) -> None:
         """`column` has the texts, `second` the other texts of pairs, or what questions are about. `threads`:
-        how many each process computes with on a CPU; unless given, one for each core."""
+        how many each process computes with on a CPU; unless given, one for each core. Calls from several
+        threads of a process wait for one another."""
         spec = get_task(task).bulk
         if spec is None:
             raise ConfigError(f"task={task!r}: it does nothing with a corpus")
@@ -56,8 +61,9 @@ class Worker:
     def __call__(self, batch: Any) -> Any:
         columns = [self.column] + ([] if self.second is None else [self.second])
         texts = [[_text(each) for each in _column(batch, name)] for name in columns]
-        work = self._opened()
-        found = work(*texts)
+        with _ONE:
+            work = self._opened()
+            found = work(*texts)
         return _joined(batch, found, work)
 
     def _opened(self) -> BulkWork:

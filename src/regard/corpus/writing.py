@@ -1,10 +1,12 @@
 """A shard as files: vectors as .npy, lines of text, JSON lines, Parquet.
 
 Row i of a shard belongs to its record i, also where that was bad: then there is an empty line, a row of
-zeros, or null.
+zeros, or null. Vectors and lines have no place for ids: where a column of the input has them, they stand in a
+file of their own beside each shard, `part-000000.ids`, an id a line.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +16,12 @@ import numpy as np
 
 from regard.config import ConfigError
 from regard.corpus.addresses import EXTRA
+from regard.corpus.reading import as_text
 from regard.tasks.base.bulk import Kind, Output
 
+COLUMNS: tuple[Output, ...] = ("jsonl", "parquet")
+"""What has a place for more than the result: ids, columns of the input, scores."""
+IDS = "ids"
 SUFFIXES: dict[Output, str] = {"npy": "npy", "text": "txt", "jsonl": "jsonl", "parquet": "parquet"}
 
 
@@ -24,7 +30,7 @@ class Written:
     """What a shard has, row by row."""
 
     ids: Sequence[str]
-    kept: Mapping[str, Sequence[str | None]]
+    kept: Mapping[str, Sequence[Any]]
     columns: Mapping[str, Sequence[Any]]
     kinds: Mapping[str, Kind]
     lines: Sequence[str] | None
@@ -32,6 +38,12 @@ class Written:
 
 def writer(form: Output) -> Callable[[Path, Written], None]:
     return {"npy": _npy, "text": _text, "jsonl": _jsonl, "parquet": _parquet}[form]
+
+
+def write_ids(path: Path, ids: Sequence[str]) -> None:
+    """A line each, whatever is in them: a newline becomes a space."""
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(re.sub(r"[\r\n]", " ", each) + "\n" for each in ids)
 
 
 def _npy(path: Path, found: Written) -> None:
@@ -52,7 +64,8 @@ def _jsonl(path: Path, found: Written) -> None:
         columns.append(map(shortest, values) if name in vectors else values)
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for row in zip(*columns, strict=True):
-            file.write(json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) + "\n")
+            plain = dict(zip(names, row, strict=True))
+            file.write(json.dumps(plain, ensure_ascii=False, default=str) + "\n")
 
 
 def shortest(vector: Sequence[float]) -> list[float]:
@@ -66,7 +79,8 @@ def _parquet(path: Path, found: Written) -> None:
 
     text = pyarrow.string()
     fields = {"id": pyarrow.array(found.ids, text)}
-    fields |= {name: pyarrow.array(values, text) for name, values in found.kept.items()}
+    for name, values in found.kept.items():  # of one type in every shard, whatever their file had
+        fields[name] = pyarrow.array([*map(as_text, values)], text)
     for name, values in found.columns.items():
         fields[name] = arrow_column(values, found.kinds[name])
     parquet.write_table(pyarrow.table(fields), path, compression="zstd")

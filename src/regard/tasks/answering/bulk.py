@@ -10,6 +10,7 @@ from regard.tasks.answering.windows import Laid, QuestionError
 from regard.tasks.base.bulk import Bulk, Kind, counted, spread
 from regard.tasks.base.faster import Precision
 from regard.tasks.base.predictor import Progress
+from regard.tasks.base.tables import says_something
 
 KINDS: dict[str, Kind] = {
     "answer": "text",
@@ -42,11 +43,14 @@ class AnswerBulk:
         questions, contexts = texts
         kept: list[int] = []
         bad: dict[int, str] = {}
-        tokens = 0
+        blank = tokens = 0
         found: list[Answered] = []
         for start in range(0, len(questions), AT_ONCE):  # the spans of long texts take memory
             part: dict[int, Laid] = {}
             for number in range(start, min(start + AT_ONCE, len(questions))):
+                if not (says_something(questions[number]) and says_something(contexts[number])):
+                    blank += 1
+                    continue
                 try:
                     part[number] = self.answerer.lay_one(questions[number], contexts[number])
                 except QuestionError as error:
@@ -62,6 +66,6 @@ class AnswerBulk:
                 for place, name in enumerate(self.kinds)
             },
             tokens=tokens,
-            flags=counted(no_answer=sum(each.best is None for each in found)),
+            flags=counted(blank=blank, no_answer=sum(each.best is None for each in found)),
             bad=bad,
         )

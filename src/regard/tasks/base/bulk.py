@@ -26,7 +26,7 @@ class Bulk:
     tokens: int
     """That the model has read."""
     flags: Mapping[str, int] = field(default_factory=dict)
-    """How many texts are such: cut, blank, unknown, ..."""
+    """How many texts are such: cut, blank (with nothing in them: None), unknown, ..."""
     bad: Mapping[int, str] = field(default_factory=dict)
     """Why there is no value, by the number of the text from 0."""
     lines: Sequence[str] | None = None
@@ -57,6 +57,8 @@ class BulkSpec:
     """Whether a list of words may stand for a text."""
     writes: tuple[Output, ...] = ("jsonl", "parquet")
     """The first is what is written where nothing is said."""
+    columns: tuple[str, ...] = ()
+    """Settings that ask for a column more, which plain lines have no place for."""
 
 
 def counted(**flags: int) -> dict[str, int]:

@@ -187,7 +187,7 @@ def annotate(
     count = 0
     while chunk := list(islice(rows.records, window or source.window)):
         texts = [tuple(column.of(record) for column in columns) for record in chunk]
-        full = [number for number, own in enumerate(texts) if all(map(_says_something, own))]
+        full = [number for number, own in enumerate(texts) if all(map(says_something, own))]
         results: list[Sequence[object]] = [[None] * len(added)] * len(chunk)
         if full:
             with named([chunk[number].origin for number in full]):
@@ -203,7 +203,8 @@ def annotate(
     return count
 
 
-def _says_something(text: str | list[str]) -> bool:
+def says_something(text: str | Sequence[str]) -> bool:
+    """Whether there is anything in it but space, or any word."""
     return bool(text.strip() if isinstance(text, str) else text)
 
 

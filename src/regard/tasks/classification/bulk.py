@@ -8,6 +8,7 @@ from regard.tasks.base.bulk import Bulk, Kind, counted, spread
 from regard.tasks.base.faster import Precision
 from regard.tasks.base.predictor import Progress
 from regard.tasks.base.reading import TooLong
+from regard.tasks.base.tables import says_something
 from regard.tasks.classification.classifier import Prediction, open_classifier
 from regard.tasks.classification.commands import TABLE_COLUMNS, Shown, line_of, table_values
 
@@ -36,7 +37,8 @@ class ClassifyBulk:
             self.kinds["probabilities"] = "json"
 
     def __call__(self, *texts: Sequence[str], progress: Progress | None = None) -> Bulk:
-        """A single list of texts may have pairs in it, with a tab between the two."""
+        """A single list of texts may have pairs in it, with a tab between the two. A blank text has no label,
+        as in a table; as a plain line it has what `regard classify` prints for one."""
         if len(texts) == 2:
             cells = [list(pair) for pair in zip(*texts, strict=True)]
         else:
@@ -63,7 +65,12 @@ class ClassifyBulk:
                     bad[chosen[place]] = f"longer than {self.classifier.longest} tokens"
                 else:
                     found[chosen[place]] = own
-        return self._bulk(texts, found, tokens, 0 if refused else cut, bad)
+        blank = {
+            number
+            for number, own in enumerate(zip(*texts, strict=True))
+            if number not in bad and not all(map(says_something, own))
+        }
+        return self._bulk(texts, found, tokens, 0 if refused else cut, bad, blank)
 
     def _bulk(
         self,
@@ -72,26 +79,31 @@ class ClassifyBulk:
         tokens: int,
         cut: int,
         bad: dict[int, str],
+        blank: set[int],
     ) -> Bulk:
-        shown, kept = self._shown, [number for number, each in enumerate(found) if each is not None]
-        sure = [shown.of(each) for each in found if each is not None]
-        rows: list[list[object]] = [table_values(self.classifier, each, True) for each in sure]
+        shown = self._shown
+        sure = {number: shown.of(each) for number, each in enumerate(found) if each is not None}
+        lines = [""] * len(found)
+        for number, each in sure.items():
+            lines[number] = line_of("\t".join(own[number] for own in texts), each, False, shown)
+        kept = [number for number in sure if number not in blank]
+        rows: list[list[object]] = [table_values(self.classifier, sure[number], True) for number in kept]
         if "probabilities" in self.kinds:
             rows = [
                 [*row, shown.likely(each)]
-                for row, each in zip(rows, (each for each in found if each is not None), strict=True)
+                for row, each in zip(rows, (found[number] for number in kept), strict=True)
+                if each is not None
             ]
-        unsure = sum(each is not None for each in found) - sum(bool(each.labels) for each in sure)
-        lines = [""] * len(found)
-        for number, each in zip(kept, sure, strict=True):
-            lines[number] = line_of("\t".join(own[number] for own in texts), each, False, shown)
+        unsure = sum(not sure[number].labels for number in kept)
         return Bulk(
             columns={
                 name: spread([row[place] for row in rows], kept, len(found))
                 for place, name in enumerate(self.kinds)
             },
             tokens=tokens,
-            flags=counted(cut=cut, unsure=unsure if self.classifier.problem == "single" else 0),
+            flags=counted(
+                blank=len(blank), cut=cut, unsure=unsure if self.classifier.problem == "single" else 0
+            ),
             bad=bad,
             lines=lines,
         )

@@ -6,6 +6,7 @@ from pathlib import Path
 from regard.tasks.base.bulk import Bulk, Kind, counted
 from regard.tasks.base.faster import Precision
 from regard.tasks.base.predictor import Progress
+from regard.tasks.base.tables import says_something
 from regard.tasks.tagging.commands import table_values
 from regard.tasks.tagging.tagger import open_tagger
 
@@ -24,9 +25,13 @@ class TagBulk:
         split = [self.tagger.words(each) if isinstance(each, str) else tuple(each) for each in texts[0]]
         laid = self.tagger.lay_out(split)
         found = self.tagger.tagged(split, laid, progress=progress)
-        rows = [table_values(each, True, self.tagger.spans) for each in found]
+        blank = [not says_something(each) for each in texts[0]]
+        rows = [
+            [None] * len(self.kinds) if nothing else table_values(each, True, self.tagger.spans)
+            for nothing, each in zip(blank, found, strict=True)
+        ]
         return Bulk(
             columns={name: [row[place] for row in rows] for place, name in enumerate(self.kinds)},
             tokens=sum(len(piece.ids) for piece in laid.pieces),
-            flags=counted(blank=sum(not words for words in split)),
+            flags=counted(blank=sum(blank)),
         )

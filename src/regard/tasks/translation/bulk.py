@@ -17,6 +17,7 @@ from regard.tasks.translation.engine import Split, TooLong
 from regard.tasks.translation.languages import pair_of
 from regard.tasks.translation.lines import one_line
 from regard.tasks.translation.opening import open_translator
+from regard.tasks.translation.pieces import number_sources
 from regard.tasks.translation.result import TranslationWarning
 from regard.text import DataError
 
@@ -62,15 +63,12 @@ class TranslateBulk:
 
     def __call__(self, *texts: Sequence[str], progress: Progress | None = None) -> Bulk:
         (own,) = texts
+        bad = self._refused(own)
+        given = ["" if number in bad else text for number, text in enumerate(own)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TranslationWarning)
-            try:
-                found = [*self.translator.stream(own, window=WINDOW, progress=progress, **self._how)]
-                bad: dict[int, str] = {}
-            except DataError as error:
-                if error.origin.file != "input":
-                    raise
-                found, bad = self._one_by_one(own)
+            every = self.translator.stream(given, window=WINDOW, progress=progress, **self._how)
+            found = [None if number in bad else each for number, each in enumerate(every)]
         values: dict[str, list[Any]] = {
             "translation": [None if each is None else each.text for each in found],
             "score": [None if each is None else round(each.score, 6) for each in found],
@@ -98,14 +96,16 @@ class TranslateBulk:
         (to,) = self.translator.languages_of(self._how["to"], 1)
         return to, self._how["source_language"]
 
-    def _one_by_one(self, texts: Sequence[str]) -> tuple[list[Any], dict[int, str]]:
-        """Where a text is refused (`too_long="error"`): the others are translated all the same."""
-        found: list[Any] = []
-        bad: dict[int, str] = {}
+    def _refused(self, texts: Sequence[str]) -> dict[int, str]:
+        """Those that are too long, where that is an error, and what is said of them; nothing is decoded."""
+        how, bad = self._how, dict[int, str]()
+        if how["too_long"] != "error":
+            return bad
+        options = self.translator.options(how["decoding"], too_long="error", split=how["split"])
+        to, reads = self._languages
         for number, text in enumerate(texts):
             try:
-                found += self.translator.stream([text], **self._how)
+                self.translator.plan(number_sources([text], [to], [""], None, 1, reads), options)
             except DataError as error:
-                found.append(None)
                 bad[number] = f"{error.reason} {error.particulars}".strip()
-        return found, bad
+        return bad

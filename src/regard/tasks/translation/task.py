@@ -22,7 +22,9 @@ TASK = Task(
     exports=frozenset({"ctranslate2", "hf", "onnx"}),
     views=("translate",),
     bulk=BulkSpec(
-        open=later("regard.tasks.translation.bulk:TranslateBulk"), writes=("text", "jsonl", "parquet")
+        open=later("regard.tasks.translation.bulk:TranslateBulk"),
+        writes=("text", "jsonl", "parquet"),
+        columns=("scores", "flags"),
     ),
     commands=cli.COMMANDS,
 )
