@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fsspec.implementations.memory import MemoryFileSystem
 from rich.console import Console
 from torch.testing import assert_close
 
@@ -285,6 +286,15 @@ def test_columns_of_any_table_are_negatives_and_files_without_them_may_stand_bes
     assert (job.data["used"], job.data["negatives"]) == (4, 3)
     one = recipe(tmp_path, data={"train": [table], "negatives": "n1", "on_error": "skip"})
     assert as_recipe(one).checked.data.negatives == ("n1",)
+
+
+def test_a_mined_file_may_lie_at_an_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    plain = recipe(tmp_path / "text")
+    MemoryFileSystem().pipe_file("/negatives/mined.jsonl", (tmp_path / "text" / "mined.jsonl").read_bytes())
+    plain["data"]["train"] = "memory://negatives/mined.jsonl"
+    job, _ = prepared(plain, tmp_path / "out")
+    assert (job.data["used"], job.data["negatives"]) == (30, 60)
 
 
 @pytest.mark.parametrize(

@@ -67,10 +67,12 @@ class PairFiles:
             return partial(
                 read_tmx, placed(root, self.table), source=str(self.source), target=str(self.target)
             )
-        rows = Table(
-            path=placed(root, self.table), format=self.format, encoding=how.encoding, separator=how.separator
-        )
-        return partial(read_table_pairs, rows, source=self.source, target=self.target)
+        return partial(read_table_pairs, self.rows(root, how), source=self.source, target=self.target)
+
+    def rows(self, root: Path, how: TextFilesConfig) -> Table:
+        """Of a table."""
+        path = placed(root, str(self.table))
+        return Table(path=path, format=self.format, encoding=how.encoding, separator=how.separator)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -98,10 +98,9 @@ def open_pairs(config: PairedConfig, where: Path) -> Corpus:
     def reader(files: PairFiles, root: Path, how: TextFilesConfig) -> Callable[..., Iterator[Pair]]:
         if not (config.negatives and files in config.train and _is_table(files)):
             return files.reader(root, how)
-        path = root / str(files.table)
-        table = Table(path=path, format=files.format, encoding=how.encoding, separator=how.separator)
         columns: dict[str, Any] = {"query": files.source, "positive": files.target}
-        return partial(_contrasts, table, **columns, negatives=config.negatives, most=config.most)
+        columns["negatives"] = config.negatives
+        return partial(_contrasts, files.rows(root, how), **columns, most=config.most)
 
     return Corpus(config.files, where, reader)
 
