@@ -1,4 +1,4 @@
-"""On a shared machine nothing becomes terribly slow: threads that wait for one another do not spin for long."""
+"""On a shared machine nothing becomes terribly slow: threads that wait for one another spin only briefly."""
 
 import json
 import statistics

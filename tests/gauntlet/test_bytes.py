@@ -1,5 +1,6 @@
 """A byte of a model folder that is not as it was written: it is named, or it changes nothing."""
 
+import json
 import os
 import random
 import shutil
@@ -7,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load
 
 import regard
 from regard.config import ConfigError
 from regard.tasks.base.folder import FolderError
+from regard.tasks.base.verify import verify
 from regard.text import DataError
 from regard.train.checkpoint import CheckpointError
 from tests.settings.corpora import recipes
@@ -43,6 +47,19 @@ def changed(content: bytes, chance: random.Random) -> bytes:
     return content[:at] + bytes([content[at] ^ chance.randrange(1, 256)]) + content[at + 1 :]
 
 
+def is_seen(folder: Path, name: str, content: bytes) -> bool:
+    """Whether `regard check` takes the file for what was written only where it means the same: other white
+    space."""
+    [state] = [each.state for each in verify(folder) if each.file.name == name]
+    now = (folder / name).read_bytes()
+    if state != "whole":
+        return True
+    if name.endswith(".json"):
+        return bool(json.loads(now) == json.loads(content))
+    one, other = load(now), load(content)
+    return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("task", ["translate", "classify"])
 @pytest.mark.parametrize("name", FILES)
@@ -51,6 +68,8 @@ def test_a_changed_byte_is_named_or_changes_nothing(folders, task, name, tmp_pat
     copy = tmp_path / "copy"
     shutil.copytree(folders[task], copy)
     wanted, content = says(copy), (copy / name).read_bytes()
+    assert {each.file.name for each in verify(copy)} == {*FILES}
+    assert {each.state for each in verify(copy)} == {"whole"}
     failures = []
     for number in range(CHANGES):
         (copy / name).write_bytes(other := changed(content, chance))
@@ -62,6 +81,8 @@ def test_a_changed_byte_is_named_or_changes_nothing(folders, task, name, tmp_pat
         except Exception as error:
             where = next(place for place, (a, b) in enumerate(zip(content, other, strict=True)) if a != b)
             failures.append(f"{number}, byte {where}: {error!r}")
+        if not is_seen(copy, name, content):
+            failures.append(f"{number}: regard check does not see it")
     record_property("cases", CHANGES)
     record_property("failures", len(failures))
     assert failures == []

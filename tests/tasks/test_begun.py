@@ -233,7 +233,7 @@ def test_a_run_goes_on_as_it_was_begun_by_other_processes_on_another_machine(
     assert read_table(out / "recipe.toml") == read_table(tmp_path / "whole" / "recipe.toml")
 
 
-@pytest.mark.parametrize("name", ["write_weights", "write_json", "_test"])
+@pytest.mark.parametrize("name", ["write_weights", "write_sealed", "_test"])
 def test_a_model_that_is_solved_for_is_solved_for_again(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,15 @@ from regard.models.headed import Headed
 from regard.settings.models import MaskedConfig
 from regard.tasks.base import header
 from regard.tasks.base.encoders import open_encoder, save_checkpoint
-from regard.tasks.base.folder import FolderError, load_quantized, read_config, write_config, write_weights
+from regard.tasks.base.folder import (
+    FolderError,
+    load_quantized,
+    read_config,
+    read_sealed,
+    write_config,
+    write_sealed,
+    write_weights,
+)
 from regard.tasks.base.header import unfilled, whole
 from regard.tasks.base.verify import accept, verify
 from regard.train.digests import KEY
@@ -154,7 +162,7 @@ def test_a_tokenizer_of_another_model_is_found(folder: Path) -> None:
         regard.load(folder, device="cpu")
     assert states(folder)["tokenizer.json"] == "damaged"
     accept(folder)
-    assert {*states(folder).values()} == {"whole", "readable"}
+    assert {*states(folder).values()} == {"whole"}
 
 
 def test_who_edits_config_json_is_told_how_to_accept_it(folder: Path) -> None:
@@ -164,7 +172,7 @@ def test_who_edits_config_json_is_told_how_to_accept_it(folder: Path) -> None:
     accept(folder)
     translator: Any = regard.load(folder, device="cpu")
     assert translator.decoding.beam == 1
-    assert {*states(folder).values()} == {"whole", "readable"}
+    assert {*states(folder).values()} == {"whole"}
 
 
 def test_a_new_order_or_layout_of_config_json_is_no_damage(folder: Path) -> None:
@@ -190,7 +198,7 @@ def test_folders_without_digests_open_as_before_and_can_be_given_some(folder: Pa
     assert said(folder) == before
     assert {*states(folder).values()} == {"readable"}
     accept(folder)
-    assert states(folder) == {**dict.fromkeys(FILES, "whole"), "metrics.json": "readable"}
+    assert states(folder) == dict.fromkeys((*FILES, "metrics.json"), "whole")
     assert said(folder) == before
 
 
@@ -272,6 +280,21 @@ def test_regard_check_accepts_what_was_changed_on_purpose(folder: Path, at_promp
     assert code == 0
     assert "config.json: whole" in told
     assert at_prompt("check", folder)[0] == 0
+
+
+@pytest.mark.parametrize("name", ["metrics.json", "data.json"])
+def test_figures_that_were_changed_are_told_and_can_be_accepted(folder: Path, name: str) -> None:
+    written = {"valid": {"bleu": 34.5, "by length": {1: 2.0}}, "step": 3}
+    write_sealed(folder / name, written)
+    assert states(folder)[name] == "whole"
+    path = folder / name
+    path.write_text(path.read_text().replace("34.5", "84.5"))
+    assert states(folder)[name] == "damaged"
+    with pytest.raises(FolderError, match=rf"{name}: damaged: .*--accept"):
+        read_sealed(folder, name)
+    accept(folder)
+    assert states(folder)[name] == "whole"
+    assert read_sealed(folder, name)["valid"]["bleu"] == 84.5
 
 
 def test_regard_check_of_something_else_is_told(folder: Path, tmp_path: Path, at_prompt: Any) -> None:

@@ -4,6 +4,7 @@
                         tensors; so file and digests are of one moment, whenever a run is killed
     checkpoint          in its metadata: one of its facts and all its tensors
     config.json         under "digests": one of itself without that one, and one of tokenizer.json
+    metrics.json        under "digests": one of all else in it; and so data.json
 
 They find damage, not forgery: whoever changes a file can change its digest. What has none (older folders) is
 taken as it is.
@@ -47,6 +48,12 @@ def of_config(config: Mapping[str, Any]) -> str:
     """Whatever the order of the keys and the white space of the file."""
     others = {name: digest for name, digest in config.get(KEY, {}).items() if name != "config.json"}
     return of_text(json.dumps({**config, KEY: others}, sort_keys=True))
+
+
+def of_table(table: Mapping[str, Any]) -> str:
+    """Without its digest, and as it comes back from a file: keys are text there."""
+    others = {key: value for key, value in table.items() if key != KEY}
+    return of_text(json.dumps(json.loads(json.dumps(others)), sort_keys=True))
 
 
 def of_header(slots: Mapping[str, Slot]) -> str:

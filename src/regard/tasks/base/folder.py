@@ -44,7 +44,7 @@ from regard.tasks.base.guards import (
 from regard.tasks.base.header import check_fits, check_small, read_header, sketched, whole
 from regard.text import Tokenizer
 from regard.train import resume
-from regard.train.digests import KEY, of_config, of_text, of_weights
+from regard.train.digests import KEY, of_config, of_table, of_text, of_weights
 
 __all__ = [
     "DATA",
@@ -63,6 +63,7 @@ __all__ = [
     "read_config",
     "read_json",
     "read_metrics",
+    "read_sealed",
     "read_shape",
     "read_tokenizer",
     "require_task",
@@ -70,6 +71,7 @@ __all__ = [
     "write_config",
     "write_digested",
     "write_json",
+    "write_sealed",
     "write_weights",
 ]
 
@@ -91,9 +93,24 @@ def read_json(path: Path) -> dict[str, Any]:
     return read_own_table(path.parent, path.name)
 
 
+def write_sealed(path: Path, content: Mapping[str, Any]) -> None:
+    """metrics.json or data.json, with its digest."""
+    content = {name: each for name, each in content.items() if name != KEY}
+    write_json(path, {**content, KEY: {path.name: of_table(content)}})
+
+
+def read_sealed(folder: Path, name: str) -> dict[str, Any]:
+    """metrics.json or data.json, which is what was written, as far as it says what that was."""
+    found = read_own_table(folder, name)
+    digests = found.get(KEY)
+    if digests is not None and digests != {name: of_table(found)}:
+        raise damaged(folder / name)
+    return found
+
+
 def read_metrics(folder: Path) -> dict[str, Any]:
     """What metrics.json says; the figures of the validation are there."""
-    found = read_own_table(folder, METRICS)
+    found = read_sealed(folder, METRICS)
     if not isinstance(found.get("valid"), dict):
         raise FolderError(f"{folder / METRICS}: no table 'valid' in it; copy the folder anew")
     return found

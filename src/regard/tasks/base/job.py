@@ -31,7 +31,7 @@ from regard.tasks.base.folder import (
     read_metrics,
     whole,
     write_config,
-    write_json,
+    write_sealed,
     write_weights,
 )
 from regard.tasks.base.own_recipe import write_own_recipe
@@ -137,7 +137,7 @@ def build_trainer(job: Job, folder: Path, console: Console) -> Trainer:
         if job.learned is not None:
             write_config(folder, job.recipe.task, {**job.about, **job.learned(facts["valid"])})
         name, way = job.metric
-        write_json(folder / METRICS, {**facts, "metric": name, "better": way})
+        write_sealed(folder / METRICS, {**facts, "metric": name, "better": way})
 
     recipe = job.recipe
     if job.ranks.count > 1 and any(isinstance(part, BatchNorm) for part in job.model.modules()):
@@ -206,7 +206,7 @@ def _solve(job: Job, solve: Callable[[], None], folder: Path, console: Console) 
         write_weights(folder, whole(job.model))
         name, way = job.metric
         facts = {"step": 0, "seconds": seconds, "valid": dict(figures), "metric": name, "better": way}
-        write_json(folder / METRICS, facts)
+        write_sealed(folder / METRICS, facts)
         line = "  ".join(f"{name} {value:.4g}" for name, value in figures.items())
         console.print(f"valid  {line}", highlight=False, soft_wrap=True)
     if job.ranks.first and job.test is not None:
@@ -223,7 +223,7 @@ def _describe(job: Job, folder: Path) -> None:
     write_config(folder, job.recipe.task, about)
     here = replace(job.recipe, data=replace(job.recipe.data, root=str(job.root.resolve())))
     write_own_recipe(folder / RECIPE, recipe_text(here))
-    write_json(folder / DATA, job.data)
+    write_sealed(folder / DATA, job.data)
 
 
 def _test(job: Job, folder: Path, console: Console, *, compiled: bool) -> None:
@@ -236,6 +236,6 @@ def _test(job: Job, folder: Path, console: Console, *, compiled: bool) -> None:
         plain, lines = job.test()
     metrics = read_metrics(folder)
     metrics["test"] = plain
-    write_json(folder / METRICS, metrics)
+    write_sealed(folder / METRICS, metrics)
     for line in lines:
         console.print(f"test  {line}", highlight=False, markup=False, soft_wrap=True)

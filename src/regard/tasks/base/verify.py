@@ -23,7 +23,9 @@ from regard.tasks.base.folder import (
     RECIPE,
     read_config,
     read_metrics,
+    read_sealed,
     write_digested,
+    write_sealed,
     write_weights,
 )
 from regard.tasks.base.guards import (
@@ -74,16 +76,14 @@ def verify(folder: Path | str) -> list[Verified]:
         TOKENIZER: lambda: _tokenizer(folder),
         WEIGHTS: lambda: _weights(folder),
     }
-    # these change after config.json is written, which has no digests of them
+    # these change after config.json is written: each has its own digest
     telling = {
-        METRICS: lambda: read_metrics(folder),
-        DATA: lambda: read_own_table(folder, DATA),
+        METRICS: lambda: KEY in read_metrics(folder),
+        DATA: lambda: KEY in read_sealed(folder, DATA),
     }
     if os.path.lexists(folder / RECIPE):
         checks[RECIPE] = lambda: _recipe(folder)
-    for name, read in telling.items():
-        if os.path.lexists(folder / name):
-            checks[name] = lambda read=read: read() is None  # type: ignore[misc]
+    checks |= {name: read for name, read in telling.items() if os.path.lexists(folder / name)}
     found = [_verified(folder / name, check) for name, check in checks.items()]
     return found + (_adapter(folder / FOLDER) if is_adapter(folder / FOLDER) else [])
 
@@ -97,9 +97,9 @@ def _adapter(folder: Path) -> list[Verified]:
 
 
 def accept(folder: Path | str) -> None:
-    """Give config.json, tokenizer.json and recipe.toml the digests of what they are now, because they were
-    changed on purpose; and weights that have none theirs. Weights that are not what was written stay so:
-    nobody changes those by hand. There may be none yet, only a run to go on with."""
+    """Give config.json, tokenizer.json, recipe.toml, metrics.json and data.json the digests of what they are
+    now, because they were changed on purpose; and weights that have none theirs. Weights that are not what
+    was written stay so: nobody changes those by hand. There may be none yet, only a run to go on with."""
     folder = _ours(Path(folder))
     config = read_own_table(folder, CONFIG)
     if config.get("format") != FORMAT:
@@ -107,6 +107,9 @@ def accept(folder: Path | str) -> None:
     with folder_errors(folder / TOKENIZER):
         Tokenizer.parse(read_own_text(folder, TOKENIZER), folder / TOKENIZER)
     accept_recipes(folder)
+    for name in (METRICS, DATA):
+        if own_file(folder, name).exists():
+            write_sealed(folder / name, read_own_table(folder, name))
     with folder_errors(folder / WEIGHTS):
         begun = find(folder) is not None and not own_file(folder, WEIGHTS).exists()
         if not begun and not read_header(folder).digests:
