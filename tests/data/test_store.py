@@ -262,6 +262,22 @@ def test_a_file_of_another_size_is_an_error_with_a_remedy(tmp_path: Path, name: 
             open_it()
 
 
+@pytest.mark.parametrize("name", ["a.values", "a.offsets"])
+def test_a_changed_byte_is_an_error_with_a_remedy(tmp_path: Path, name: str) -> None:
+    place, rows = tmp_path / "store", [{"a": [1, 2]}, {"a": 3}, {"a": []}]
+    build(place, rows, a="int32")
+    content = bytearray((place / name).read_bytes())
+    content[-1] ^= 1
+    (place / name).unlink()
+    (place / name).write_bytes(content)
+    with pytest.raises(StoreError, match=f"{name}: damaged: .*; delete {place} to have it built again"):
+        build(place, rows, a="int32")
+    about = json.loads((place / "store.json").read_text())
+    del about["columns"]["a"]["digests"]  # as older ones are
+    (place / "store.json").write_text(json.dumps(about))
+    build(place, rows, a="int32")
+
+
 @pytest.mark.parametrize("content", [None, "", "[]", "{}", '{"format": 1}', '{"format": 99}', "\udcff"])
 def test_what_is_no_store_is_not_opened(tmp_path: Path, content: str | None) -> None:
     if content is not None:

@@ -1,9 +1,9 @@
 """A corpus as numbers on disk, mapped into memory: it may be larger than memory.
 
 A store is a folder. Each column is a ragged array: `NAME.values`, all sequences end to end, and
-`NAME.offsets`, where each begins; `store.json` says the types, the counts, and the fingerprint of what the
-store was built from. It is built once, under another name, and renamed when whole: a store exists whole or
-not at all.
+`NAME.offsets`, where each begins; `store.json` says the types, the counts, the digests of the files, and the
+fingerprint of what the store was built from. It is built once, under another name, and renamed when whole: a
+store exists whole or not at all.
 
     store = open_or_build(folder, fingerprint(files, tokenizer.fingerprint()), columns, rows)
     store["source"][7]        the ids of sequence 7, read from disk when touched
@@ -87,13 +87,16 @@ def ragged(rows: Sequence[Sequence[int]]) -> Column:
 class Store:
     """An open store: columns by name, all with the same number of sequences."""
 
-    def __init__(self, folder: Path | str) -> None:
+    def __init__(self, folder: Path | str, *, check: bool = True) -> None:
+        """With `check`, all of it is read, and compared with the digests of what was written."""
         self.folder = folder = Path(folder)
         about = _about(folder)
         if about is None:
             raise StoreError(f"{folder}: not a token store, or one of another version; build it again")
         self.fingerprint: str = about["fingerprint"]
-        self._columns = {name: _mapped(folder, name, **column) for name, column in about["columns"].items()}
+        self._columns = {
+            name: _mapped(folder, name, check, **column) for name, column in about["columns"].items()
+        }
 
     def __getitem__(self, name: str) -> Column:
         try:
@@ -126,7 +129,18 @@ def _holds(folder: Path, wanted: str, columns: Mapping[str, npt.DTypeLike]) -> b
     return types == {name: np.dtype(kind).str for name, kind in columns.items()}
 
 
-def _mapped(folder: Path, name: str, *, dtype: str, sequences: int, values: int) -> Column:
+def _mapped(
+    folder: Path,
+    name: str,
+    check: bool,
+    *,
+    dtype: str,
+    sequences: int,
+    values: int,
+    digests: Mapping[str, str] | None = None,
+) -> Column:
+    """Older stores have no digests."""
+
     def mapped(path: Path, kind: npt.DTypeLike, count: int) -> npt.NDArray[Any]:
         size = np.dtype(kind).itemsize * count
         if not path.exists() or path.stat().st_size != size:
@@ -134,6 +148,9 @@ def _mapped(folder: Path, name: str, *, dtype: str, sequences: int, values: int)
             raise StoreError(
                 f"{path}: {found} bytes where {size} belong; delete {folder} to have it built again"
             )
+        if check and digests and digests.get(path.suffix) != _digest(path):
+            why = "damaged: its content is not what was written"
+            raise StoreError(f"{path}: {why}; delete {folder} to have it built again")
         # an empty file cannot be mapped
         return np.memmap(path, dtype=kind, mode="r") if count else np.empty(0, dtype=kind)
 
@@ -141,6 +158,11 @@ def _mapped(folder: Path, name: str, *, dtype: str, sequences: int, values: int)
         values=mapped(folder / f"{name}.values", dtype, values),
         offsets=mapped(folder / f"{name}.offsets", np.int64, sequences + 1),
     )
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def open_or_build(
@@ -158,6 +180,7 @@ def open_or_build(
         raise StoreError(
             f"{folder} holds other files ({other}): choose an empty or a new folder for the token store"
         )
+    check = True
     building = folder.with_name(f"{folder.name}.building-{os.getpid()}")
     shutil.rmtree(building, ignore_errors=True)
     try:
@@ -166,27 +189,28 @@ def open_or_build(
             _build(building, wanted, columns, rows())
         if not _holds(folder, wanted, columns):
             swap_in(building, folder)
+            check = False  # it was just written
     except OSError:
         if not _holds(folder, wanted, columns):  # or another process was faster
             raise
     finally:
         shutil.rmtree(building, ignore_errors=True)
     sweep(folder)
-    return _opened(folder)
+    return _opened(folder, check=check)
 
 
-def _opened(folder: Path) -> Store:
+def _opened(folder: Path, *, check: bool = True) -> Store:
     """Another process may be putting its own in the place of this one, which is the same: for a moment there
     is none."""
     for _ in range(PATIENCE):
         before = _inode(folder)
         try:
-            return Store(folder)
+            return Store(folder, check=check)
         except StoreError:
             if before is not None and before == _inode(folder):
                 raise
         time.sleep(0.02)
-    return Store(folder)
+    return Store(folder, check=check)
 
 
 def _inode(folder: Path) -> int | None:
@@ -229,6 +253,7 @@ class _Writer:
         self.name, self.dtype = name, dtype
         self.values_file = files.enter_context((folder / f"{name}.values").open("wb"))
         self.offsets_file = files.enter_context((folder / f"{name}.offsets").open("wb"))
+        self.digests = {".values": hashlib.sha256(), ".offsets": hashlib.sha256()}
         self.held: list[npt.NDArray[Any]] = []
         self.offsets = [0]
         self.sequences = self.values = self.held_values = 0
@@ -264,8 +289,12 @@ class _Writer:
 
     def flush(self) -> None:
         if self.held:
-            np.concatenate(self.held).tofile(self.values_file)
-        np.array(self.offsets, dtype=np.int64).tofile(self.offsets_file)
+            values = np.concatenate(self.held)
+            values.tofile(self.values_file)
+            self.digests[".values"].update(values.data)
+        offsets = np.array(self.offsets, dtype=np.int64)
+        offsets.tofile(self.offsets_file)
+        self.digests[".offsets"].update(offsets.data)
         self.held, self.offsets, self.held_values = [], [], 0
 
     def finish(self) -> dict[str, Any]:
@@ -273,7 +302,12 @@ class _Writer:
         for file in (self.values_file, self.offsets_file):
             file.flush()
             os.fsync(file.fileno())
-        return {"dtype": self.dtype.str, "sequences": self.sequences, "values": self.values}
+        return {
+            "dtype": self.dtype.str,
+            "sequences": self.sequences,
+            "values": self.values,
+            "digests": {suffix: each.hexdigest() for suffix, each in self.digests.items()},
+        }
 
 
 def swap_in(building: Path, folder: Path) -> None:
