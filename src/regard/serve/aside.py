@@ -1,4 +1,4 @@
-"""Work beside the loop that serves all callers: in a thread of its own, one thing after the other."""
+"""Work beside the loop that serves all callers."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,10 +8,18 @@ from typing import TypeVar
 from regard.serve.line import BusyError, in_time
 
 T = TypeVar("T")
+LARGE = 5000
+"""Characters that take milliseconds."""
+
+
+async def aside(size: int, call: Callable[[], T], deadline: float) -> T:
+    """What takes long, for its size in characters, is done beside the loop, and waited for until then."""
+    return await in_time(asyncio.to_thread(call), deadline) if size > LARGE else call()
 
 
 class Aside:
-    """No more of it waits than of requests for a model; what is too late before it begins is not done."""
+    """A thread, for one thing after the other. No more of it waits than of requests for a model; what is too
+    late before it begins is not done."""
 
     def __init__(self, name: str, most: int) -> None:
         self._thread = ThreadPoolExecutor(1, name)

@@ -1,12 +1,13 @@
 """Texts with markup through a translator: blocks out, translations in, everything else in its place again."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from regard.documents.base import Opened
 from regard.documents.job import Job
+from regard.serve.aside import aside
 from regard.serve.asking import Ask
 from regard.serve.languages import own_code
 from regard.serve.models import Served
@@ -19,10 +20,6 @@ from regard.text.languages import same
 from regard.text.markup import parse
 from regard.text.scanning import Syntax
 from regard.text.terms import Terms
-
-T = TypeVar("T")
-LARGE = 5000
-"""Characters of markup that take milliseconds."""
 
 
 async def translate_documents(
@@ -68,21 +65,26 @@ async def _translate(
     split: str,
 ) -> list[list[str]]:
     size = sum(map(len, texts))
-    documents = await _aside(size, lambda: [parse(text, syntax) for text in texts])
-    jobs = await _aside(size, lambda: [[Job(block, terms) for block in each.blocks] for each in documents])
+    read = partial(aside, size, deadline=ask.deadline)
+    documents = await read(lambda: [parse(text, syntax) for text in texts])
+    jobs = await read(lambda: [[Job(block, terms) for block in each.blocks] for each in documents])
     own: Any = {"to": own_code(served.targets, target), "source": source, "split": split}
     settings: Any = {**own, "decoding": {"n_best": alternatives + 1}}
     every = [job for each in jobs for job in each]
     left = await _remembered(ask, served, every, source, target)
     await translate_jobs(ask, served, left, size, terms=terms, **settings)
-    results = []
-    for document, own in zip(documents, [[job.outputs() for job in each] for each in jobs], strict=True):
-        whole = [
-            document.join(outputs[min(k, len(outputs) - 1)] for outputs in own)
-            for k in range(alternatives + 1)
-        ]
-        results.append([*dict.fromkeys(whole)])
-    return results
+
+    def joined() -> list[list[str]]:
+        results = []
+        for document, own in zip(documents, [[job.outputs() for job in each] for each in jobs], strict=True):
+            whole = [
+                document.join(outputs[min(k, len(outputs) - 1)] for outputs in own)
+                for k in range(alternatives + 1)
+            ]
+            results.append([*dict.fromkeys(whole)])
+        return results
+
+    return await read(joined)
 
 
 async def _remembered(ask: Ask, served: Served, jobs: Sequence[Job], source: str, target: str) -> list[Job]:
@@ -108,7 +110,7 @@ async def translate_opened(
     served = ask.translator(source, target)
     memory = ask.service.memory
     recall = None if memory is None else await asyncio.to_thread(memory.recall, served, source, target)
-    aside = partial(ask.service.files.do, deadline=ask.deadline)
+    queued = partial(ask.service.files.do, deadline=ask.deadline)
 
     def planned() -> tuple[Plan, dict[Job, str]]:
         plan = Plan([opened], memory=recall, terms=terms, aids=Aids(flags=FlagSettings()))
@@ -118,7 +120,7 @@ async def translate_opened(
         found = ((part, near.search(part.view.text)) for part, _ in plan.parts)
         return plan, {part: given_match(near.use, matches, fuzzy) for part, matches in found}
 
-    plan, matches = await aside(planned)
+    plan, matches = await queued(planned)
     parts = plan.parts
     size = sum(len(each.source) for each in opened.segments)
     jobs = [*dict.fromkeys(work.job for _, work in parts)]
@@ -126,7 +128,7 @@ async def translate_opened(
     found = await translate_jobs(ask, served, jobs, size, matches=matches, flags=FlagSettings(), **how)
     for part, work in parts:
         plan.note(part, work, found[part])
-    return await aside(lambda: opened.write(plan.results()[0], target))
+    return await queued(lambda: opened.write(plan.results()[0], target))
 
 
 async def translate_jobs(
@@ -157,7 +159,7 @@ async def translate_jobs(
         align = align and alignable
         found = await translated(some, align=align)
         if flags is not None:
-            found = await _aside(size, lambda: flagged(found, flags))
+            found = await aside(size, lambda: flagged(found, flags), ask.deadline)
             looped = [i for i, each in enumerate(found) if is_looped(each)]
             if looped and served.predictor.decoding.no_repeat == 0:
                 strict = {"no_repeat": NO_REPEAT}
@@ -166,7 +168,7 @@ async def translate_jobs(
                     found[i] = unlooped(each, flags)
         pairs = [*zip(some, found, strict=True)]
         results.update(pairs)
-        return await _aside(size, lambda: [job for job, each in pairs if not job.take(each)])
+        return await aside(size, lambda: [job for job, each in pairs if not job.take(each)], ask.deadline)
 
     left = await asyncio.gather(
         work([job for job in every if not job.aligned], False),
@@ -177,8 +179,3 @@ async def translate_jobs(
         job.look(bare=True)
     await work(again, True)
     return results
-
-
-async def _aside(size: int, call: Callable[[], T]) -> T:
-    """What takes long is done beside the loop that serves all callers."""
-    return await asyncio.to_thread(call) if size > LARGE else call()

@@ -5,19 +5,22 @@ import base64
 import itertools
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import Any
 
 import orjson
 from starlette.responses import Response, StreamingResponse
 
 from regard.decode import DecodeConfig
+from regard.serve.aside import aside
 from regard.serve.asking import LOG, Ask, Json
 from regard.serve.doors import Door, Way
-from regard.serve.line import RefusedError
+from regard.serve.line import RefusedError, in_time
 from regard.serve.models import Served
 from regard.tasks.embedding.embedder import shortened
 from regard.tasks.language.continuation import Written
+from regard.tasks.language.dialogue import ChatPrompt
 from regard.tasks.language.template_bounds import ChatError
 
 REASONS = {"end": "stop", "stop": "stop", "length": "length"}
@@ -53,7 +56,7 @@ async def embeddings(ask: Ask) -> Response:
         for index, each in enumerate(found)
     ]
     before = served.predictor.prompt_text(prompt)
-    count = sum(map(len, served.predictor.tokenizer.encode_batch([before + text for text in texts])))
+    count = await _counted(ask, served, [before + text for text in texts])
     usage = {"prompt_tokens": count, "total_tokens": count}
     return Json({"object": "list", "data": data, "model": served.name, "usage": usage})
 
@@ -83,6 +86,7 @@ async def completions(ask: Ask) -> Response:
         texts = ask.service.stream(served, ask.caller, prompts[0], key=keys[0], **settings)
         first = await anext(texts)  # what is wrong is told before the stream begins
         return StreamingResponse(_events(about, prompts[0], first, texts), media_type="text/event-stream")
+    read = await _counted(ask, served, prompts)
     choices: list[dict[str, Any]] = []
     tokens = 0
     written = await asyncio.gather(
@@ -96,7 +100,6 @@ async def completions(ask: Ask) -> Response:
             for _ in range(copies):
                 choices.append(about.choice(len(choices), prompt, each.text, each.finished, each))
             tokens += len(each.ids)
-    read = sum(map(len, served.predictor.tokenizer.encode_batch(prompts)))
     return Json({**about.head, "choices": choices, "usage": _usage(read, tokens)})
 
 
@@ -148,12 +151,7 @@ async def chat_completions(ask: Ask) -> Response:
     for name in ("tools", "functions", "response_format", "audio"):
         if ask.fields.get(name) not in (None, [], {}, {"type": "text"}):
             raise RefusedError(f"{name} is not served here: leave it out")
-    try:
-        variables = ask.fields.get("chat_template_kwargs")
-        prompt = served.predictor.prompt(ask.fields.get("messages"), chat_template_kwargs=variables)
-    except ChatError as error:
-        raise RefusedError(str(error)) from error
-    ask.check_texts([prompt])
+    prompt = await _chat_prompt(ask, served)
     samples = ask.whole("n", 1, limits.alternatives)
     longest = served.predictor.longest
     room = limits.max_tokens if longest is None else longest - len(prompt.ids)
@@ -184,6 +182,40 @@ async def chat_completions(ask: Ask) -> Response:
     ]
     usage = _usage(len(prompt.ids), sum(len(each.ids) for each in found))
     return Json({**head, "object": "chat.completion", "choices": choices, "usage": usage})
+
+
+async def _chat_prompt(ask: Ask, served: Served) -> ChatPrompt:
+    """Messages as the model's template has them: its Jinja may take a while, even on what is short."""
+    messages, variables = (ask.fields.get(name) for name in ("messages", "chat_template_kwargs"))
+    ask.check_texts(["".join(_texts_in([messages, variables]))])
+    make = partial(served.predictor.prompt, messages, chat_template_kwargs=variables)
+    try:
+        prompt: ChatPrompt = await in_time(asyncio.to_thread(make), ask.deadline)
+    except ChatError as error:
+        raise RefusedError(str(error)) from error
+    ask.check_texts([prompt])
+    return prompt
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    waiting = [value]
+    while waiting:
+        match waiting.pop():
+            case str() as text:
+                yield text
+            case list() as several:
+                waiting += several
+            case dict() as named:
+                waiting += named.values()
+
+
+async def _counted(ask: Ask, served: Served, texts: list[str]) -> int:
+    """Tokens in all."""
+
+    def count() -> int:
+        return sum(map(len, served.predictor.tokenizer.encode_batch(texts)))
+
+    return await aside(sum(map(len, texts)), count, ask.deadline)
 
 
 def _usage(read: int, written: int) -> dict[str, int]:

@@ -1,0 +1,115 @@
+"""What doors make of a request, in a service of untrained models: which one is asked, and what is done beside
+the loop."""
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from regard.hub import Checkpoint
+from regard.serve import aside
+from regard.serve.app import build_app
+from regard.serve.doors import openai
+from regard.serve.limits import Limits
+from regard.serve.line import LateError
+from regard.serve.models import Named
+from regard.serve.service import Service
+from regard.settings.models import ClassifyConfig, PoolConfig
+from regard.tasks.base.encoders import save_checkpoint
+from regard.tasks.language.generator import Generator
+from tests.serve.models import answering
+from tests.serve.server import apart
+from tests.tasks.encoders import toys
+from tests.tasks.folders import stored
+
+LIMITS = Limits(characters=2000)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("doors")
+    named = [f"{name}={stored(folder / name, kind)}" for name, kind in KINDS.items()]
+    for name, labels, problem in (("stars", ["score"], "number"), ("pairs", ["no", "yes"], "single")):
+        head = ClassifyConfig(labels=len(labels), pool=PoolConfig(kind="mean"))
+        model = toys.model(head, vocabulary=len(toys.subwords()))
+        own = {"tokenizer": toys.subwords(), "longest": 64, "labels": labels, "problem": problem}
+        weights = dict(model.named_parameters())
+        made = Checkpoint(config=model.config, weights=weights, **own)
+        save_checkpoint(made, folder / name, "classify")
+        named.append(f"{name}={folder / name}")
+    answering(folder / "verse")
+    service = Service([Named.of(each) for each in named], limits=LIMITS, device="cpu")
+    yield service
+    service.close()
+
+
+KINDS = {"one": "embed", "other": "embed", "verse": "language"}
+
+
+@pytest.fixture(scope="module")
+def client(service: Service) -> Iterator[TestClient]:
+    with TestClient(build_app(lambda: service), base_url="http://localhost") as client:
+        yield client
+
+
+CHAT = {"model": "verse", "messages": [{"role": "user", "content": "red dog"}], "max_tokens": 2}
+
+
+def test_messages_are_put_into_the_template_beside_the_loop_and_only_if_they_are_short(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jinja and the tokenizer of one caller do not hold up the others."""
+    loops: list[int] = []
+    threads: list[int] = []
+    own, chat = Generator.prompt, openai._chat_prompt
+
+    def prompt(self: Generator, messages: Any, **more: Any) -> Any:
+        threads.append(threading.get_ident())
+        return own(self, messages, **more)
+
+    async def asked(*given: Any) -> Any:
+        loops.append(threading.get_ident())
+        return await chat(*given)
+
+    monkeypatch.setattr(Generator, "prompt", prompt)
+    monkeypatch.setattr(openai, "_chat_prompt", asked)
+    assert client.post("/v1/chat/completions", json=CHAT).status_code == 200
+    assert threads[0] != loops[0]
+    for content in ("a" * 2001, [{"type": "text", "text": "a" * 2001}]):
+        long = {**CHAT, "messages": [{"role": "user", "content": content}]}
+        assert client.post("/v1/chat/completions", json=long).status_code == 413
+    assert client.post("/v1/chat/completions", json={**CHAT, "chat_template_kwargs": {"a": "a" * 2001}})
+    assert (len(threads), len(loops)) == (1, 4)
+
+
+def test_what_is_long_is_counted_beside_the_loop(
+    client: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[int] = []
+    tokenizer = service.models.named("one", ["embed"]).predictor.tokenizer
+    own = type(tokenizer).encode_batch
+
+    def encode(self: Any, texts: Any, *given: Any, **more: Any) -> Any:
+        threads.append(threading.get_ident())
+        return own(self, texts, *given, **more)
+
+    monkeypatch.setattr(type(tokenizer), "encode_batch", encode)
+    monkeypatch.setattr(aside, "LARGE", 100)
+    body = {"model": "one", "input": ["red dog"] * 20}
+    assert client.post("/v1/embeddings", json=body).json()["usage"]["prompt_tokens"] == 40
+    short = {"model": "one", "input": ["red dog"]}
+    assert client.post("/v1/embeddings", json=short).json()["usage"]["prompt_tokens"] == 2
+    assert threads[-2] != threads[-1]
+
+
+def test_what_is_beside_the_loop_has_an_end() -> None:
+    """A request is answered at its deadline, also while its markup is read."""
+    ended = threading.Event()
+    try:
+        with pytest.raises(LateError):
+            apart(aside.aside(aside.LARGE + 1, lambda: ended.wait(20), time.monotonic() + 0.05))
+    finally:
+        ended.set()
