@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
@@ -20,10 +19,10 @@ from regard.tasks.base.formats import FileOptions, Format, ending, format_of
 from regard.text import DataError, Origin
 from regard.text.charsets import is_utf8
 from regard.text.files import COMPRESSED, open_bytes, recoded, unpacked
+from regard.text.remote import NotThereError, fsspec, reached
 
 InputFormat = Format | Literal["parquet"]
 
-EXTRA = "pip install 'regard[scale]'"
 _MAGIC = "*?["
 _ADDRESS = re.compile(r"([a-zA-Z][\w+.-]+):/")
 
@@ -146,17 +145,17 @@ def stamp_of(file: InputFile) -> str | None:
         if not file.remote:
             path = Path(file.path)
             return None if _lying(path).is_dir() else _stamped(path)[1]
-        with _reached(file.address):
-            filesystem, there = _fsspec().core.url_to_fs(file.address)
+        with reached(file.address):
+            filesystem, there = fsspec().core.url_to_fs(file.address)
             filesystem.invalidate_cache()
             return str(filesystem.ukey(there))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotThereError):
         return None
 
 
 def _remote(given: str, options: FileOptions, but: Path | None) -> Iterator[InputFile | None]:
-    with _reached(given):
-        filesystem, path = _fsspec().core.url_to_fs(given)
+    with reached(given):
+        filesystem, path = fsspec().core.url_to_fs(given)
         if any(sign in path for sign in _MAGIC):
             found = sorted(each for each in filesystem.glob(path) if filesystem.isfile(each))
             paths = [each for each in found if is_data((PurePosixPath(each).name,))]
@@ -175,11 +174,9 @@ def _remote(given: str, options: FileOptions, but: Path | None) -> Iterator[Inpu
                     _refuse_own(Path(each), given, but)
                 continue
             address = filesystem.unstrip_protocol(each)
-            try:
+            with reached(address):
                 size = int(filesystem.info(each).get("size") or 0)
                 stamp = str(filesystem.ukey(each))
-            except FileNotFoundError as error:
-                raise DataError(Origin(address), "no such file", remedy="check the address") from error
             if found and not size:
                 yield None
                 continue
@@ -189,31 +186,6 @@ def _remote(given: str, options: FileOptions, but: Path | None) -> Iterator[Inpu
 def _protocols(filesystem: Any) -> tuple[str, ...]:
     own = filesystem.protocol
     return (own,) if isinstance(own, str) else tuple(own)
-
-
-@contextmanager
-def _reached(address: str) -> Iterator[None]:
-    """Whatever fsspec and its implementations raise for an address, in one line that names it."""
-    try:
-        yield
-    except (ConfigError, DataError, FileNotFoundError):
-        raise
-    except ImportError as error:
-        missing = getattr(error.__cause__, "name", None)
-        remedy = f": pip install {missing}" if missing else ""
-        raise ConfigError(f"{address}: {error}{remedy}") from error
-    except Exception as error:  # of botocore, httpx, aiohttp, ...
-        why = f"({type(error).__name__}: {' '.join(str(error).split())})"
-        remedy = "check the address, the network and the credentials"
-        raise DataError(Origin(address), "cannot be reached", why, remedy) from error
-
-
-def _fsspec() -> Any:
-    try:
-        import_module("fsspec.core")
-    except ImportError as error:
-        raise ConfigError(f"addresses with :// need fsspec: {EXTRA}") from error
-    return import_module("fsspec")
 
 
 def _format(name: str, options: FileOptions) -> InputFormat:
@@ -253,11 +225,8 @@ def _lying(path: Path) -> Path:
 @contextmanager
 def _opened_remote(file: InputFile) -> Iterator[Any]:
     with ExitStack() as stack:
-        try:
-            with _reached(file.address):
-                stream = stack.enter_context(_fsspec().open(file.address, "rb"))
-        except FileNotFoundError as error:
-            raise DataError(file.origin, "no such file", remedy="check the address") from error
+        with reached(file.address):
+            stream = stack.enter_context(fsspec().open(file.address, "rb"))
         yield stream
 
 

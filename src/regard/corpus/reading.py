@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.config import ConfigError
-from regard.corpus.addresses import EXTRA, InputFile, opened, opened_as_it_is, seekable
+from regard.corpus.addresses import InputFile, opened, opened_as_it_is, seekable
 from regard.tasks.base.formats import AS_NAMED, FileOptions
 from regard.tasks.base.sources import SEPARATORS, Record, Rows, Source
 from regard.tasks.base.tables import Texts, Wanted
 from regard.text import DataError, Origin
 from regard.text.files import scan_stream
+from regard.text.remote import EXTRA
 from regard.text.tables import Row, json_objects, split_plain, split_quoted
 
 _ROWS = 4096

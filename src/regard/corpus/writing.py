@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from regard.config import ConfigError
-from regard.corpus.addresses import EXTRA
 from regard.corpus.reading import as_text
 from regard.tasks.base.bulk import Kind, Output
+from regard.text.remote import EXTRA
 
 COLUMNS: tuple[Output, ...] = ("jsonl", "parquet")
 """What has a place for more than the result: ids, columns of the input, scores."""

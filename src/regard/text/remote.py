@@ -29,6 +29,10 @@ _TELLING = 50_000_000
 """Bytes from which on it is said that something is being copied."""
 
 
+class NotThereError(DataError):
+    """The address can be reached, and there is no such file."""
+
+
 def placed(root: Path, name: str) -> Path:
     """Where a file, or all of a folder, is read from: of an address the copy, else a path from `root` on."""
     return fetched(name) if "://" in name else root / name
@@ -106,7 +110,7 @@ def reached(address: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise DataError(Origin(address), "no such file", remedy="check the address") from error
+        raise NotThereError(Origin(address), "no such file", remedy="check the address") from error
     except (ConfigError, DataError):
         raise
     except ImportError as error:
