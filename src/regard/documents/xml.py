@@ -80,7 +80,7 @@ def read_xml(raw: bytes, file: str, *, doctype: bool = False) -> Tree:
     try:
         checked = etree.fromstring(raw, parser)
     except etree.XMLSyntaxError as error:
-        reason = f"XML that is not well-formed: {error.msg}"
+        reason = f"XML that is not well-formed: {' '.join(str(error.msg).split())}"
         raise DataError(Origin(file, error.lineno or 0), reason, remedy=REMEDY) from None
     except ValueError as error:
         raise DataError(Origin(file), f"no XML: {error}", remedy=REMEDY) from None

@@ -293,7 +293,7 @@ def is_table(path: Path | str) -> bool:
 def _is_table(table: Table) -> bool:
     try:
         table.resolve_format()
-    except DataError:  # of unknown format: plain text
+    except (DataError, OSError):  # of unknown format: plain text; a name too long is told when it is opened
         return False
     return True
 
