@@ -89,7 +89,7 @@ def same(found: dict[int, list[list[Hypothesis]]], expected: dict[int, list[list
                 np.testing.assert_allclose(*values, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("stop", ["full", "exact"])
+@pytest.mark.parametrize("stop", ["full", "exact", "estimate"])
 @pytest.mark.parametrize("penalty", [1.0, 0.0, -0.7, 2.5])
 @pytest.mark.parametrize(("beam", "n_best"), [(1, 1), (2, 2), (4, 1), (5, 3)])
 def test_c_finds_what_the_definition_finds(beam, n_best, penalty, stop):
@@ -259,7 +259,7 @@ def test_books_are_given_back(monkeypatch):
 def test_books_refuse_what_they_cannot_keep():
     groups = BeamGroups(model())
     state = groups.start(torch.tensor([4, 5, 6]), Layout.of([2, 1]))
-    settings = {"n_best": 1, "end": END, "full": True, "minimum": 0, "penalty": 1.0}
+    settings = {"n_best": 1, "end": END, "stop": "full", "minimum": 0, "penalty": 1.0}
     ones = np.ones(2, dtype=np.int64)
     arrays = {"maximums": ones, "hidden": ones[:0], "prefixes": ones, "keys": ones, "grids": state.grids()}
     with pytest.raises(ValueError, match=r"search with decode/beam\.py"):

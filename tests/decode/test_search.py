@@ -162,8 +162,23 @@ def test_leaving_early_changes_nothing(family, n_best, penalty):
         assert early < 5 * 5 * 11
 
 
+@pytest.mark.parametrize("penalty", [0.0, 0.6, 1.0, 2.0, -1.0])
+@pytest.mark.parametrize("n_best", [1, 4])
+@FEW
+def test_an_estimate_leaves_when_the_best_that_is_live_ranks_no_better_than_the_worst_of_a_full_beam(
+    family, n_best, penalty
+):
+    model = translator(family)
+    config = DecodeConfig(beam=4, n_best=n_best, length_penalty=penalty, maximum=10, stop="estimate")
+    found = decode(model, model.start(SOURCES), PREFIXES, end=END, config=config)
+    for source, prefix, hypotheses in zip(SOURCES, PREFIXES, found, strict=True):
+        expected = naive_beam(model, source, prefix, config)
+        assert [each.ids for each in hypotheses] == [ids for _, ids in expected[:n_best]]
+
+
 def naive_beam(model, source, prefix, config):
-    """All hypotheses, best first, of a beam that runs to the maximum; unfinished ones come last."""
+    """All hypotheses, best first, of a beam that runs to the maximum, or to where an estimate says that it is
+    enough; unfinished ones come last."""
     live, finished = [(0.0, tuple(prefix))], []
     for length in range(config.maximum + 1):
         following = model.log_probabilities(source, [ids for _, ids in live])[:, -1].tolist()
@@ -178,6 +193,10 @@ def naive_beam(model, source, prefix, config):
                 finished.append((score / (length + 1) ** config.length_penalty, ids[1:-1]))
         cut = [(score / max(length, 1) ** config.length_penalty, ids[1:]) for score, ids in live]
         live = [each for each in continued if each[1][-1] != END][: config.beam]
+        full = sorted((ranking for ranking, _ in finished), reverse=True)[: config.beam]
+        best = live[0][0] / (length + 1) ** config.length_penalty
+        if config.stop == "estimate" and len(full) == config.beam and best <= full[-1]:
+            break
     ended = {ids for _, ids in finished}
     return sorted(finished, key=lambda each: -each[0]) + [each for each in cut if each[1] not in ended]
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,29 @@ def test_a_marian_searches_as_there(hf, tmp_path, kind, beam):
     assert [each for own in found for each in own] == wanted
     assert beam == 1 or len({len(each) for each in wanted}) > 2, "no case: all are of one length"
     assert len({*map(tuple, wanted)}) > 2, "no case: the text does not matter"
+
+
+@pytest.mark.parametrize("n_best", [1, 4])
+@pytest.mark.parametrize("told", [{}, {"early_stopping": False, "length_penalty": 0.9}])
+def test_a_marian_stops_as_its_folder_says(hf, tmp_path, told, n_best):
+    """Unless it says otherwise, by transformers' estimate."""
+    marian(hf, tmp_path, seed=5, ends=5.0)
+    path = tmp_path / "generation_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "num_beams": 4, **told}))
+    model = hf.MarianMTModel.from_pretrained(tmp_path).eval()
+    mine = regard.load(tmp_path, regard.Translator, device="cpu", precision="float32")
+    assert mine.decoding.stop == "estimate"
+    texts = [text for text in TEXTS if text.strip() and not text.startswith(("</s>", ">>"))]
+    rows = model.generate(
+        **padded(tokenizer_of(hf, "MarianTokenizer", tmp_path), texts),
+        num_return_sequences=n_best,
+        max_new_tokens=LONGEST,
+        bad_words_ids=[[id] for id in mine.never_written],
+    )
+    found = found_ids(mine, texts, replace(mine.decoding, n_best=n_best), None)
+    assert [each for own in found for each in own] == without(rows, 0, model.config.pad_token_id)
+    full = found_ids(mine, texts, replace(mine.decoding, n_best=n_best, stop="full"), None)
+    assert full != found, "no case: it does not matter when it stops"
 
 
 @pytest.mark.parametrize("kind", KINDS)

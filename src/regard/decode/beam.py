@@ -10,7 +10,9 @@ A live hypothesis leaves as soon as it cannot come to rank above the worst that 
 
 (its next length, if the penalty is negative). As live hypotheses of a source are equally long, this takes the
 worst ones first, and what would have filled their places ranks lower still: the result is that of going on
-to the maximum length. tests/decode holds a wide beam equal to a search through everything.
+to the maximum length. With `stop="estimate"` a source leaves when the best that is live would not rank above
+the worst of `beam` finished ones, were it to end as it is. tests/decode holds a wide beam equal to a search
+through everything.
 
 Only the likeliest tokens of each row come to the host, in one transfer; all bookkeeping is done there, by
 numpy: an operation on so few numbers takes torch three times as long.
@@ -29,7 +31,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.decode.config import Hypothesis, rank
+from regard.decode.config import Hypothesis, most_kept, rank
 from regard.decode.rules import Rules, Scores, merge_ends_, top
 from regard.decode.stepper import Request, Search, check_numbers, real, to_host
 
@@ -77,7 +79,7 @@ def search(request: Request) -> Search:
     config, sources = request.config, len(request.prefixes)
     logits = request.prefill()
     rules, end = request.rules(), int(request.ends[0])
-    best = Best(sources, config.n_best, config.length_penalty)
+    best = Best(sources, most_kept(config), config.length_penalty)
     owners = np.arange(sources)  # the source of each row; its better rows come first
     scores = np.zeros(sources)
     history, maximums = request.history().numpy(), request.maximums.numpy()
@@ -99,6 +101,9 @@ def search(request: Request) -> Search:
         alive[maximums <= length] = False
         if config.stop == "full":
             alive[best.finished >= config.beam] = False
+        elif config.stop == "estimate":
+            held = np.where(alive, found.scores, -np.inf).max(axis=1)
+            alive[held / (length + 1) ** config.length_penalty <= best.worst] = False
         if request.gone:
             alive[[*request.gone]] = False
         if steps is not None:
@@ -107,11 +112,11 @@ def search(request: Request) -> Search:
         best.cut_off(owners, scores, leaving, found.rows[ended], history, length)
         if request.told is not None:
             for source in np.unique(owners[leaving[owners]]).tolist():
-                request.told(source, best.kept[source])
+                request.told(source, best.kept[source][: config.n_best])
 
         owners = alive.nonzero()[0]
         if len(owners) == 0:
-            return best.kept
+            return [each[: config.n_best] for each in best.kept]
         rows, tokens, scores = found.rows[alive], found.tokens[alive], found.scores[alive]
         history = np.concatenate([history[rows], tokens[:, None]], axis=1)
         request.state.select(torch.from_numpy(rows))

@@ -13,7 +13,7 @@ import numpy as np
 from torch import nn
 
 from regard.decode.beam import is_watched
-from regard.decode.config import Hypothesis, rank
+from regard.decode.config import Hypothesis, most_kept, rank
 from regard.decode.groups import BeamGroups, BeamGroupState
 from regard.decode.stepper import Request, no_numbers
 from regard.nn.decoder_passes import EVERYWHERE, DecoderPasses, readable
@@ -36,9 +36,9 @@ class BookedSearch:
         scores = request.prefill()
         self.books = native.Books(
             beam=config.beam,
-            n_best=config.n_best,
+            n_best=most_kept(config),
             end=int(request.ends[0]),
-            full=config.stop == "full",
+            stop=config.stop,
             minimum=config.minimum,
             penalty=config.length_penalty,
             maximums=request.maximums.numpy(),
@@ -128,7 +128,7 @@ class BookedSearch:
         self._kept[source] = [
             Hypothesis((*forced, *ids), score, rank(score, len(ids) + finished, penalty), finished=finished)
             for ids, score, finished in self.books.kept(source)
-        ]
+        ][: self._request.config.n_best]
         if self._request.told is not None:
             self._request.told(source, self._kept[source])
 

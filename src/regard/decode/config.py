@@ -29,9 +29,11 @@ class DecodeConfig:
     length_penalty: float = 1.0
     """Hypotheses are ranked by score / length ** this, the end counted in the length; 0 for the plain
     score."""
-    stop: Literal["full", "exact"] = "full"
+    stop: Literal["full", "exact", "estimate"] = "full"
     """full: a beam leaves a source when `beam` hypotheses have finished, as most toolkits do. exact: it
-    goes on until nothing it holds can still rank among the `n_best`, which takes about twice as long."""
+    goes on until nothing it holds can still rank among the `n_best`, which takes about twice as long.
+    estimate: until the best that it holds, ranked as it is now, is no better than the worst of `beam` that
+    have finished, as transformers does by default."""
     minimum: int = 0
     """Fewest tokens generated; neither a forced prefix nor the end counts."""
     maximum: int = 256
@@ -102,3 +104,8 @@ class Hypothesis:
 def rank(score: float, length: int, penalty: float) -> float:
     """`length` is how many tokens the score is a sum over, the end among them."""
     return score / max(length, 1) ** penalty
+
+
+def most_kept(config: DecodeConfig) -> int:
+    """Finished hypotheses that a beam keeps of each source: an estimate looks at a full beam of them."""
+    return config.beam if config.stop == "estimate" else config.n_best

@@ -22,6 +22,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.decode.beam import Best, reach
+from regard.decode.config import most_kept
 from regard.decode.rules import merge_ends_, top
 from regard.decode.stepper import Request, Search, real, to_host
 
@@ -87,7 +88,7 @@ def search(request: Request) -> Search:
     _check_ids(request, logits.shape[1])
     rules, end = request.rules(), int(request.ends[0])
     inner = request.inner.to(request.device)
-    best = Best(sources, config.n_best, config.length_penalty)
+    best = Best(sources, most_kept(config), config.length_penalty)
     owners, scores = [*range(sources)], [0.0] * sources
     states = [Progress(tuple(phrases)) for phrases in request.phrases]
     history = request.history()
@@ -115,6 +116,8 @@ def search(request: Request) -> Search:
             alive = [
                 each for each in own if each.token != end and each.score / float(reached[source]) > worst
             ]
+            if config.stop == "estimate" and alive:
+                over = over or alive[0].score / (length + 1) ** config.length_penalty <= worst
             chosen = [] if over else _share_out(alive, config.beam)
             leaving[source] = not chosen
             kept += chosen
@@ -122,9 +125,9 @@ def search(request: Request) -> Search:
         best.cut_off(*rows, leaving, np.array(done, dtype=np.int64), history.numpy(), length)
         if request.told is not None:
             for source in sorted({owner for owner in owners if leaving[owner]}):
-                request.told(source, best.kept[source])
+                request.told(source, best.kept[source][: config.n_best])
         if not kept:
-            return best.kept
+            return [each[: config.n_best] for each in best.kept]
         owners = [owners[each.row] for each in kept]
         scores, states = [each.score for each in kept], [each.progress for each in kept]
         rows_ = torch.tensor([each.row for each in kept], device="cpu")

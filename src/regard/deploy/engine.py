@@ -9,7 +9,7 @@ source, the same maximum. What differs:
              much, and beams may end elsewhere
     ties     a near tie may fall the other way, since sums are added up in another order
 
-Samples, alignments, forced prefixes and stop = "exact" are refused: use the model's own folder.
+Samples, alignments, forced prefixes and a stop other than "full" are refused: use the model's own folder.
 """
 
 from collections.abc import Sequence
@@ -84,8 +84,8 @@ class CTranslate2Engine:
             _refuse("align", "it gives no weights of all layers")
         if options.decoding.method == "sample":
             _refuse("method='sample'", "its samples cannot be repeated for one sentence")
-        if options.decoding.method == "beam" and options.decoding.stop == "exact":
-            _refuse("stop='exact'", "its beams stop when they are full")
+        if options.decoding.method == "beam" and options.decoding.stop != "full":
+            _refuse(f"stop={options.decoding.stop!r}", "its beams stop when they are full")
 
     def room(self, piece: Piece) -> int | None:
         positions = self.facts.model.decoder.positions

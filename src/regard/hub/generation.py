@@ -45,7 +45,7 @@ class Search:
     beam: int | None = None
     """1 for greedy search."""
     length_penalty: float | None = None
-    stop: Literal["full", "exact"] | None = None
+    stop: Literal["full", "exact", "estimate"] | None = None
     minimum: int | None = None
     maximum: int | None = None
     no_repeat: int | None = None
@@ -92,10 +92,18 @@ def read_search(folder: Path, facts: Facts[Family], tokenizer: Tokenizer, *, bef
     minimum = [max(value - taken, 0) for value, taken in least if value]
     maximum = [max(value - taken, 1) for value, taken in most if value is not None]
     _warn(settings, tokenizer)
+    beam = settings.count("num_beams", 1, 1024)
+    several = beam is not None and beam > 1
     return Search(
-        beam=settings.count("num_beams", 1, 1024),
+        beam=beam,
         length_penalty=settings.number("length_penalty"),
-        stop="full" if stopping is True else "exact" if stopping == "never" else None,
+        stop="full"
+        if stopping is True
+        else "exact"
+        if stopping == "never"
+        else "estimate"
+        if several
+        else None,
         minimum=max(minimum, default=None),
         maximum=maximum[-1] if maximum else None,  # max_new_tokens overrules the other
         no_repeat=settings.count("no_repeat_ngram_size", 0),
@@ -135,7 +143,7 @@ def generation_facts(
     }
     if facts["num_beams"] > 1:
         facts["length_penalty"] = 1.0 if search.length_penalty is None else search.length_penalty
-        facts["early_stopping"] = "never" if search.stop == "exact" else True
+        facts["early_stopping"] = {"exact": "never", "estimate": False}.get(search.stop or "", True)
     if search.minimum:
         facts["min_length"] = search.minimum + before
     if search.no_repeat:

@@ -14,6 +14,7 @@
 #include "decoder.h"
 #include "vectors.h"
 
+enum { EXACT, FULL, ESTIMATE };  /* when a source is left: STOPS in beam.py */
 enum { LEFT = 1, NARROW = 2, SPARSE = 4, OVER = 8, BROKEN = 16 };  /* what Python is told */
 
 typedef struct {
@@ -39,7 +40,7 @@ typedef struct {
 } Trace;
 
 typedef struct {
-    int64_t sources, beam, n_best, end, full, minimum;
+    int64_t sources, beam, n_best, end, stop, minimum;
     double penalty;
     int64_t *maximums;                      /* [sources] */
     int64_t *hidden, hidden_count;          /* ids that never come, going up; behind them those with the end */
@@ -90,7 +91,7 @@ static void *zeros(int64_t count, size_t size) { return calloc(most(count, 1), s
 /* A row for each source, after its prefix: so many tokens, which it sees in the first slots. NULL if there is no
    memory. `hidden` are ids that never come and behind them, as many and one more, those with the end among them. */
 Books *books_new(
-    int64_t sources, int64_t beam, int64_t n_best, int64_t end, int64_t full, int64_t minimum, double penalty,
+    int64_t sources, int64_t beam, int64_t n_best, int64_t end, int64_t stop, int64_t minimum, double penalty,
     const int64_t *maximums, const int64_t *hidden, int64_t hidden_count, const int64_t *prefixes,
     const int64_t *keys, int64_t room)
 {
@@ -98,7 +99,7 @@ Books *books_new(
     if (b == NULL) return NULL;
     const int64_t rows = sources * beam;
     b->sources = b->groups = b->present = b->rows = sources;
-    b->beam = beam, b->n_best = n_best, b->end = end, b->full = full, b->minimum = minimum, b->penalty = penalty;
+    b->beam = beam, b->n_best = n_best, b->end = end, b->stop = stop, b->minimum = minimum, b->penalty = penalty;
     b->hidden_count = hidden_count, b->room = room;
     b->maximums = copied(maximums, sources), b->keys = copied(keys, sources);
     b->hidden = copied(hidden, 2 * hidden_count + 1);
@@ -292,7 +293,11 @@ static int advance(Books *b)
                 keep_one(b, source, (Kept){found[i].score, ranking, length, found[i].row, 1}, 1);
             }
         const double reach = pow(b->penalty >= 0 ? b->maximums[source] + 1 : length + 2, b->penalty);
-        const int over = b->maximums[source] <= length || (b->full && b->finished[source] >= beam) || b->gone[source];
+        int64_t held = 0;  /* the best that lives on */
+        while (held < count && found[held].token == b->end) held++;
+        const int full = b->stop == FULL && b->finished[source] >= beam;
+        const int enough = b->stop == ESTIMATE && held < count && found[held].score / length_there <= b->worst[source];
+        const int over = b->maximums[source] <= length || full || enough || b->gone[source];
         int64_t alive = 0;
         for (int64_t i = 0, others = 0; i < count && others < beam && !over; i++) {
             if (found[i].token == b->end) continue;

@@ -3,7 +3,7 @@
 import ctypes
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 from weakref import finalize
 
 import numpy as np
@@ -46,6 +46,10 @@ def _functions() -> Any:
     return made
 
 
+STOPS = ("exact", "full", "estimate")
+"""As C counts them."""
+
+
 class Books:
     """Of one search, from where its prefixes have been read."""
 
@@ -55,7 +59,7 @@ class Books:
         beam: int,
         n_best: int,
         end: int,
-        full: bool,
+        stop: Literal["exact", "full", "estimate"],
         minimum: int,
         penalty: float,
         maximums: Int64[np.ndarray, "sources"],
@@ -75,8 +79,8 @@ class Books:
         given = [np.ascontiguousarray(each, dtype=np.int64) for each in (maximums, never, prefixes, keys)]
         limits, ids, read, asked = (each.ctypes.data for each in given)
         self.address: int | None = self._made.books_new(
-            self.sources, beam, n_best, end, full, minimum, penalty, limits, ids, len(hidden), read, asked,
-            grids.own_room,
+            self.sources, beam, n_best, end, STOPS.index(stop), minimum, penalty, limits, ids, len(hidden),
+            read, asked, grids.own_room,
         )  # fmt: skip
         if self.address is None:
             raise MemoryError(f"no memory for a beam of {beam} for {self.sources} sources")
