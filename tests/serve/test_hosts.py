@@ -1,18 +1,23 @@
 """Which names a service answers to, and who its callers are."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
 from regard.config import ConfigError
-from regard.serve.app import build_app, own_names
+from regard.serve.app import build_app
 from regard.serve.limits import Limits
+from regard.serve.metrics import Metrics
 from regard.serve.run import check_proxies, configured
+from regard.serve.sites import check_origins, own_names
 from tests.serve.server import Running, apart, serving
 
 NEVER = None
+SERVICE: Any = SimpleNamespace(limits=Limits(), metrics=Metrics())
+"""Of which nothing but a body that cannot be read is asked."""
 
 
 @pytest.mark.parametrize(
@@ -27,12 +32,74 @@ NEVER = None
         ("127.0.0.1", ["*"], [], "evil.example", 200),
         ("127.0.0.1", [], ["key"], "desk.example", 200),
         ("0.0.0.0", [], [], "desk.example", 200),
+        ("127.0.0.1", ["*.desk.example"], [], "a.desk.example:80", 200),
+        ("127.0.0.1", ["*.desk.example"], [], "desk.example", 400),
+        ("127.0.0.1", ["Desk.Example."], [], "desk.example", 200),
+        ("127.0.0.1", [], [], "", 400),
     ],
 )
 def test_a_service_for_this_machine_is_asked_by_its_own_names(host, names, keys, asked, status) -> None:
     """A page whose name points here is of another site, though a browser takes it for the same."""
     app = build_app(lambda: NEVER, hosts=own_names(host, names, keys))
-    assert TestClient(app).get("/health", headers={"host": asked}).status_code == status
+    answered = TestClient(app).get("/health", headers={"host": asked})
+    assert answered.status_code == status
+    if status == 400:
+        assert "--allow-host NAME" in answered.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "name", ["desk*.example", "https://desk.example", "desk.example:8000", "", "a b", "**"]
+)
+def test_a_name_that_could_never_fit_is_told_before_anything_is_loaded(name: str) -> None:
+    with pytest.raises(ConfigError, match="give a name alone"):
+        own_names("127.0.0.1", ["desk.example", "::1", "*.desk.example", name], [])
+
+
+HERE, THERE = "http://localhost:8000", "https://evil.example"
+
+
+@pytest.mark.parametrize(
+    ("headers", "may"),
+    [
+        ({}, True),
+        ({"origin": HERE}, True),
+        ({"origin": HERE.upper().replace("HTTP", "http")}, True),
+        ({"origin": "https://friend.example"}, True),
+        ({"origin": "https://desk.example"}, True),
+        ({"origin": "https://a.b.example:444"}, True),
+        ({"origin": "https://friend.example", "sec-fetch-site": "cross-site"}, True),
+        ({"origin": THERE}, False),
+        ({"origin": "http://localhost:3000"}, False),
+        ({"origin": "https://friend.example.evil.example"}, False),
+        ({"origin": "http://evil.example@localhost:8000"}, False),
+        ({"origin": "null"}, False),
+        ({"sec-fetch-site": "cross-site"}, False),
+        ({"sec-fetch-site": "same-site", "origin": "http://localhost:3000"}, False),
+        ({"origin": "https://behind.a.proxy", "sec-fetch-site": "same-origin"}, True),
+        ({"sec-fetch-site": "none"}, True),
+    ],
+)
+def test_no_page_of_another_site_may_ask_or_change_anything(headers: dict[str, str], may: bool) -> None:
+    """A form, or JSON that is called text, is sent without a preflight."""
+    names = own_names("127.0.0.1", ["desk.example", "*.b.example"], [])
+    app = build_app(lambda: SERVICE, hosts=names, origins=["https://friend.example"])
+    with TestClient(app, base_url=HERE) as client:
+        for method, path, key in (("POST", "/v2/glossaries", "message"), ("POST", "/v1/translate", "error")):
+            answered = client.request(
+                method, path, content=b"[]", headers={"content-type": "text/plain", **headers}
+            )
+            assert answered.status_code == (400 if may else 403), answered.text
+            assert ("--origin" in answered.json()[key]) is not may
+        for method in ("PUT", "PATCH", "DELETE"):
+            answered = client.request(method, "/v1/nowhere", headers=headers)
+            assert answered.status_code == (404 if may else 403)
+        assert client.get("/health", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize("site", ["https://site.example/", "site.example", "https://site.example/page", ""])
+def test_a_site_is_given_as_browsers_say_it(site: str) -> None:
+    with pytest.raises(ConfigError, match="give a site as browsers do"):
+        check_origins(["https://a.example:8443", "http://[::1]:3000", "null", "*", site])
 
 
 FORWARDED = {"X-Forwarded-For": "203.0.113.9, 198.51.100.4", "X-Forwarded-Proto": "https"}

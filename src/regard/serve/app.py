@@ -6,7 +6,6 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
@@ -22,9 +21,8 @@ from regard.serve.looking import Explorers
 from regard.serve.openapi import describe
 from regard.serve.page import page, page_response
 from regard.serve.service import Service
+from regard.serve.sites import Sites, shaped
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
-"""Names of this machine."""
 NO_KEYS: Mapping[str, str | None] = {}
 DOORS: tuple[Door, ...] = (OWN, OPENAI, TEI, LIBRETRANSLATE, DEEPL)
 
@@ -87,9 +85,7 @@ def build_app(
     ]
     if explorers is not None:
         routes.append(Route("/look/{name}/", explorers.show))
-    around = []
-    if hosts:
-        around.append(Middleware(TrustedHostMiddleware, allowed_hosts=[*hosts], www_redirect=False))
+    around = [Middleware(Sites, names=hosts, origins=origins, shape=shaped(doors))]
     if origins:
         allowed: Any = {"allow_origins": [*origins], "allow_methods": ["*"], "allow_headers": ["*"]}
         around.append(Middleware(CORSMiddleware, **allowed))
@@ -104,11 +100,3 @@ def _held(handler: Handler) -> Handler:
             return await handler(ask)
 
     return handle
-
-
-def own_names(host: str, names: Sequence[str], keys: Sequence[str]) -> list[str]:
-    """The names that a service goes by. One for this machine alone that takes no key is asked by its own: a
-    site that has a name of its own point here could else have a visitor's browser ask."""
-    if keys or "*" in names or (not names and host not in LOOPBACK):
-        return []
-    return [*LOOPBACK, *names]

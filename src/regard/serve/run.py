@@ -20,12 +20,13 @@ from rich.console import Console
 
 from regard.config import ConfigError
 from regard.memory.recall import Use
-from regard.serve.app import build_app, own_names
+from regard.serve.app import build_app
 from regard.serve.connection import Connection
 from regard.serve.limits import Limits
 from regard.serve.looking import Explorers
 from regard.serve.models import Models, Named
 from regard.serve.service import Service
+from regard.serve.sites import check_origins, own_names
 from regard.tasks.base.faster import Precision
 
 LOG = logging.getLogger("regard.serve")
@@ -136,6 +137,8 @@ def run(
     if doubles:
         raise ConfigError(f"two models are called {min(doubles)!r}: name them, as NAME=FOLDER")
     check_proxies(proxies)
+    check_origins(origins)
+    hosts = own_names(host, names, [*allowed])
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines())
     LOG.addHandler(handler)
@@ -148,7 +151,6 @@ def run(
     if warm:
         service.warm()
     explorers = Explorers(lambda: service, device) if look else None
-    hosts = own_names(host, names, [*allowed])
     app = build_app(lambda: service, keys=allowed, origins=origins, hosts=hosts, explorers=explorers)
     config = configured(app, limits, proxies, host=host, port=port, **tls)
     server = _Server(config, service, console)
