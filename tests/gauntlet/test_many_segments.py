@@ -1,8 +1,8 @@
 """Ten thousand segments, with nested tags and placeholders, through a translator that can translate: all of
 them are kept.
 
-The demo's translator knows whole words only, and no placeholder: around those, segments are translated piece by
-piece, and flagged. The tags of all others go where its alignment says.
+The demo's translator knows whole words only, and no placeholder: around those, segments are translated piece
+by piece, and flagged. The tags of all others go where its alignment says.
 """
 
 import io
