@@ -113,3 +113,39 @@ def test_what_is_beside_the_loop_has_an_end() -> None:
             apart(aside.aside(aside.LARGE + 1, lambda: ended.wait(20), time.monotonic() + 0.05))
     finally:
         ended.set()
+
+
+PAIR = {"query": "red dog", "texts": ["old house", "dog sees river"]}
+
+
+@pytest.mark.parametrize("path", ["/rerank", "/v1/rerank"])
+def test_a_misspelt_model_is_told_and_not_replaced_by_another(client: TestClient, path: str) -> None:
+    body = {**PAIR, "documents": PAIR["texts"]}
+    found = {name: client.post(path, json={**body, "model": name}).json() for name in ("one", "pairs")}
+    assert client.post(path, json=body).json() == found["one"]
+    assert found["one"] != found["pairs"]
+    if path == "/v1/rerank":
+        assert {name: each["model"] for name, each in found.items()} == {"one": "one", "pairs": "pairs"}
+    refused = client.post(path, json={**body, "model": "oen"})
+    assert refused.status_code == 404
+    assert "there are one, other, stars, pairs" in refused.json()["error"]
+
+
+def test_a_regression_gives_its_number(client: TestClient, service: Service) -> None:
+    texts = ["red dog", "old house"]
+    wanted = [each.value for each in service.models.named("stars", ["classify"]).predictor.classify(texts)]
+    for more in ({}, {"raw_scores": True}):
+        body = {"model": "stars", "inputs": [[text] for text in texts], **more}
+        found = client.post("/predict", json=body).json()
+        assert [[each["label"] for each in own] for own in found] == [["LABEL_0"]] * 2
+        assert [own[0]["score"] for own in found] == pytest.approx(wanted, rel=1e-4)
+
+
+@pytest.mark.parametrize("model", ["one", "pairs"])
+def test_raw_scores_are_refused_where_there_are_none(client: TestClient, model: str) -> None:
+    for path, body in (("/rerank", PAIR), ("/predict", {"inputs": [["red dog", "dog"]]})):
+        if (model, path) != ("one", "/predict"):
+            refused = client.post(path, json={**body, "model": model, "raw_scores": True})
+            assert refused.status_code == 422
+            assert f"raw_scores: {model} gives" in refused.json()["error"]
+            assert client.post(path, json={**body, "model": model, "raw_scores": False}).status_code == 200

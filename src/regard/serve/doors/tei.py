@@ -24,6 +24,10 @@ from regard.tasks.reranking.reranker import sigmoid
 from regard.text import DataError
 from regard.text.encoding import Encoding
 
+RANKING = ("rerank", "embed", "classify")
+"""Tasks whose models can rank; the first that is served does, unless another is named."""
+NUMBER = "LABEL_0"
+"""What the number of a regression is called, as Text Embeddings Inference has it."""
 TYPES = {413: "Validation", 422: "Tokenizer", 429: "Overloaded", 503: "Unhealthy"}
 
 
@@ -101,15 +105,23 @@ async def predict(ask: Ask) -> Response:
     if len(widths) > 1:
         raise RefusedError("inputs holds both single texts and pairs: send them apart", 422)
     lists = [[each[place] for each in rows] for place in range(widths.pop() if widths else 1)]
+    _raw(ask, served, numbers=served.predictor.problem == "number")
     found = await _read(ask, served, "classify", lists, ask.fields, "cut")
+    told = [each.probabilities or {NUMBER: each.value} for each in found]
     answers = [
-        [
-            {"score": score, "label": label}
-            for label, score in sorted(each.probabilities.items(), key=lambda item: -item[1])
-        ]
-        for each in found
+        [{"score": score, "label": label} for label, score in sorted(each.items(), key=lambda item: -item[1])]
+        for each in told
     ]
     return Json(answers if several else answers[0])
+
+
+def _raw(ask: Ask, served: Served, *, numbers: bool) -> bool:
+    """Whether numbers are asked for as the model gives them; only some are to be had so."""
+    raw: bool = ask.value("raw_scores", bool, False)
+    if raw and not numbers:
+        what = "similarities" if served.task == "embed" else "probabilities"
+        raise RefusedError(f"raw_scores: {served.name} gives {what} alone; leave it out", 422)
+    return raw
 
 
 def _rows(value: Any) -> tuple[list[list[str]], bool]:
@@ -141,7 +153,7 @@ async def similarity(ask: Ask) -> Response:
 
 async def rerank(ask: Ask) -> Response:
     texts, _ = ask.texts("texts")
-    scores = await _ranked(ask, ask.value("query", str, ""), texts)
+    _, scores = await _ranked(ask, ask.value("query", str, ""), texts)
     full = ask.value("return_text", bool, False)
     order = sorted(range(len(texts)), key=lambda index: -scores[index])
     return Json([{"index": i, "score": scores[i], **({"text": texts[i]} if full else {})} for i in order])
@@ -154,7 +166,7 @@ async def cohere(ask: Ask) -> Response:
     documents = [each for each in found if isinstance(each, str)]
     if not documents or len(documents) < len(found):
         raise RefusedError("documents should be a list of texts, or of objects with a text")
-    scores = await _ranked(ask, ask.value("query", str, ""), documents)
+    served, scores = await _ranked(ask, ask.value("query", str, ""), documents)
     most = ask.whole("top_n", len(documents), 10_000)
     order = sorted(range(len(documents)), key=lambda index: -scores[index])[:most]
     full = ask.value("return_documents", bool, False)
@@ -162,25 +174,41 @@ async def cohere(ask: Ask) -> Response:
         {"index": i, "relevance_score": scores[i], **({"document": {"text": documents[i]}} if full else {})}
         for i in order
     ]
-    return Json({"results": results, "model": ask.value("model", str, "")})
+    return Json({"results": results, "model": served.name})
 
 
-async def _ranked(ask: Ask, query: str, texts: list[str]) -> list[float]:
-    if not query:
-        raise RefusedError("query should be a text, not an empty one", 422)
-    ask.check_texts([query, *texts])
-    models, name = ask.service.models, ask.value("model", str)
-    every = [each for task in ("rerank", "embed", "classify") for each in models.of(task)]
-    served = next((each for each in every if each.name == name), next(iter(every), None))
-    if served is None:
+def _ranking(ask: Ask) -> Served:
+    """The model that is named, or the first; where there is one alone, it goes by any name: clients have
+    some of their own in their code."""
+    name = ask.value("model", str)
+    every = [each for task in RANKING for each in ask.service.models.of(task)]
+    if not every:
         raise RefusedError(
             "no model that ranks is served here: it takes a reranker, an embedder, or a classifier of pairs"
         )
-    if served in models.of("rerank"):
-        pairs = [[query] * len(texts), texts]
+    found = [each for each in every if name in (None, "", each.name)] or (every if len(every) == 1 else [])
+    if not found:
+        there = ", ".join(each.name for each in every)
+        raise RefusedError(f"no model {name!r:.60} ranks here: there are {there}", 404)
+    return found[0]
+
+
+async def _ranked(ask: Ask, query: str, texts: list[str]) -> tuple[Served, list[float]]:
+    if not query:
+        raise RefusedError("query should be a text, not an empty one", 422)
+    ask.check_texts([query, *texts])
+    served = _ranking(ask)
+    return served, await _scored(ask, served, query, texts)
+
+
+async def _scored(ask: Ask, served: Served, query: str, texts: list[str]) -> list[float]:
+    pairs = [[query] * len(texts), texts]
+    if served.task == "rerank":
+        raw = _raw(ask, served, numbers=True)
         scores = np.array(await _read(ask, served, "scores", pairs, ask.fields, "windows", raw=True))
-        return (scores if ask.value("raw_scores", bool, False) else sigmoid(scores)).tolist()
-    if served in models.of("embed"):
+        return (scores if raw else sigmoid(scores)).tolist()
+    _raw(ask, served, numbers=served.task == "classify" and served.predictor.problem == "number")
+    if served.task == "embed":
         asked, searched = (served.predictor.prompt_of(side) for side in ("query", "passage"))
         if asked == searched:
             vectors = np.stack(
@@ -190,14 +218,13 @@ async def _ranked(ask: Ask, query: str, texts: list[str]) -> list[float]:
         [vector] = await _read(ask, served, "embed", [[query]], ask.fields, "windows", prompt=asked)
         found = await _read(ask, served, "embed", [texts], ask.fields, "windows", prompt=searched)
         return [float(score) for score in np.stack(found) @ vector] if texts else []
-    pairs = [[query] * len(texts), texts]
     found = await _read(ask, served, "classify", pairs, ask.fields, "cut")
     last = served.predictor.labels[-1] if served.predictor.labels else ""
     return [float(each.probabilities.get(last, each.value)) for each in found]
 
 
 async def info(ask: Ask) -> Response:
-    served = next((each for each in ask.service.models if each.task in ("embed", "classify", "rerank")), None)
+    served = next((each for each in ask.service.models if each.task in RANKING), None)
     limits = ask.service.limits
     return Json(
         {
