@@ -132,3 +132,52 @@ def test_both_kinds_of_state_serve_the_same_interface():
         assert isinstance(state, State)
         state.select([1])
         assert state.rows == 1
+
+
+def recurrent(rows: int, length: int) -> RecurrentState:
+    hidden = torch.randn(1, rows, 4)
+    return RecurrentState(hidden, None, torch.full((rows,), length), longest=length)
+
+
+def test_rows_of_other_lengths_join_and_the_others_stay_as_they_are():
+    few, many = cache(rows=2), cache(rows=3)
+    fill(few, [2, 5])
+    fill(many, [9, 1, 4])
+    expected = [
+        (each.layer(0).keys[row, :, :length].clone(), each.layer(0).values[row, :, :length].clone())
+        for each, lengths in ((few, [2, 5]), (many, [9, 1, 4]))
+        for row, length in enumerate(lengths)
+    ]
+    few.join(many)
+    assert few.lengths.tolist() == [2, 5, 9, 1, 4]
+    assert (few.rows, few.longest, many.rows) == (5, 9, 3)
+    for row, (keys, values) in enumerate(expected):
+        assert torch.equal(few.layer(0).keys[row, :, : keys.shape[1]], keys)
+        assert torch.equal(few.layer(0).values[row, :, : keys.shape[1]], values)
+    one, two = recurrent(2, 3), recurrent(1, 7)
+    wanted = torch.cat([one.hidden, two.hidden], dim=1)
+    one.join(two)
+    assert torch.equal(one.hidden, wanted)
+    assert (one.lengths.tolist(), one.longest, one.rows) == ([3, 3, 7], 7, 3)
+
+
+def test_rows_that_take_the_places_of_those_that_leave_move_alone():
+    whole = cache(rows=5)
+    fill(whole, [2, 5, 3, 1, 4])
+    before, address = whole.layer(0).keys.clone(), whole._keys.data_ptr()
+    whole.select([0, 4, 2])
+    assert whole._keys.data_ptr() == address
+    assert whole.lengths.tolist() == [2, 4, 3]
+    for row, old in enumerate([0, 4, 2]):
+        length = whole.lengths[row]
+        assert torch.equal(whole.layer(0).keys[row, :, :length], before[old, :, :length])
+
+
+def test_a_row_that_joins_sees_nothing_of_the_one_that_left_its_place():
+    whole, new = cache(rows=2), cache(rows=1)
+    fill(whole, [3, 6])
+    whole._keys[:, 1] = torch.nan
+    whole.select([0])
+    fill(new, [2])
+    whole.join(new)
+    assert not whole.keys[:, :, :, :6].isnan().any()

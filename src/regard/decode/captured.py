@@ -200,7 +200,7 @@ class CapturedState:
             self._places = torch.arange(len(rows), device="cpu")
             return
         fits = _power(len(rows), 1) == self._slots.count
-        if fits and bool((kept.diff() > 0).all()):
+        if fits and len({*kept.tolist()}) == len(kept):
             self._places = kept  # some rows leave, the others stay where they are
         else:
             self._places = torch.arange(len(rows), device="cpu")
@@ -209,6 +209,25 @@ class CapturedState:
             new = old if fits else self._move(self._stepper.take(len(rows), old.room))
             new.copy(keys, values, self.longest)
         self._slots.settle(self._places, self._lengths)
+
+    def join(self, other: "CapturedState") -> None:
+        """Into slots where no row lives, if there are enough."""
+        rows, longest = self.rows + other.rows, max(self.longest, other.longest)
+        slots = self._slots
+        if slots is None or other._slots is None:
+            raise ValueError("rows join others when they have read their prompts")
+        if rows > slots.count or longest > slots.room:
+            keys, values = slots.rows(self._places, self.longest)
+            slots = self._move(self._stepper.take(rows, max(longest, slots.room)))
+            slots.copy(keys, values, self.longest)
+            self._places = torch.arange(self.rows, device="cpu")
+        living = {*self._places.tolist()}
+        free = [place for place in range(slots.count) if place not in living][: other.rows]
+        keys, values = other._slots.rows(other._places, other.longest)
+        slots.fill(free, keys, values, other.longest)
+        self._lengths = torch.cat([self._lengths, other._lengths])
+        self._places = torch.cat([self._places, torch.tensor(free, dtype=torch.int64, device="cpu")])
+        slots.settle(self._places, self._lengths)
 
     def _move(self, slots: "_Slots") -> "_Slots":
         """Into these, which go back when the state is done with them."""
@@ -256,6 +275,12 @@ class _Slots:
         """The first tokens of some rows into the first slots."""
         self.keys[:, : keys.shape[1], :, :tokens] = keys[:, :, :, :tokens]
         self.values[:, : values.shape[1], :, :tokens] = values[:, :, :, :tokens]
+
+    def fill(self, places: list[int], keys: Tensor, values: Tensor, tokens: int) -> None:
+        """The same into these slots."""
+        chosen = torch.tensor(places, device=self.lengths.device)
+        self.keys[:, :, :, :tokens].index_copy_(1, chosen, keys[:, :, :, :tokens])
+        self.values[:, :, :, :tokens].index_copy_(1, chosen, values[:, :, :, :tokens])
 
     def settle(self, places: Int[Tensor, "rows"], lengths: Int[Tensor, "rows"]) -> None:
         """Rows of these lengths live in these slots; the other slots are dead, and stay empty."""

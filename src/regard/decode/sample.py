@@ -4,7 +4,7 @@ A draw is a function of (seed, key of the source, number of the sample, step) an
 of the batch: a sentence gets the same samples alone and in any company.
 """
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from regard.data.hashing import GOLDEN, mixed
 from regard.decode.config import DecodeConfig, Hypothesis, rank
-from regard.decode.rules import Scores, likeliest, top
+from regard.decode.rules import Rules, Scores, likeliest, top
 from regard.decode.stepper import Request, Search, check_numbers, on_the_way, real, to_host
 
 FEW = 256
@@ -98,25 +98,22 @@ def _walk(request: Request) -> Generator[Step | Int[Tensor, "rows"], Any, None]:
         rows = torch.arange(len(history), device="cpu").repeat_interleave(config.n_best)
         request.state.select(rows)
         logits, history = logits[rows.to(logits.device)], history[rows]
-    choose = _chooser(config, request.keys)
+    choose = Chooser(config, rules)
+    streams = sample_streams(config.seed, request.keys, config.n_best)
     totals = torch.zeros(len(running), dtype=torch.float64, device="cpu")
     length = 0
     while True:
         early = None
-        best = rules.best(logits, length, 1) if config.method == "greedy" else None
-        if best is not None:
-            values, tokens = (each.squeeze(1) for each in best)
+        points = None if config.method == "greedy" else uniform(streams[running.numpy()], length)
+        values, tokens = choose(logits, history, length, points)
+        if values.device.type == "cpu":
             check_numbers(values.numpy())
+        elif request.early and bool((maximums > length).all()):
+            wait = on_the_way(values, tokens)
+            early = request.step(tokens)  # for those that end here too, for nothing
+            values, tokens = wait()
         else:
-            allowed = rules(logits, history, length)
-            chosen = choose(allowed, running, length)
-            picked = allowed.gather(1, chosen.unsqueeze(1)).squeeze(1)
-            if request.early and bool((maximums > length).all()):
-                wait = on_the_way(picked, chosen)
-                early = request.step(chosen)  # for those that end here too, for nothing
-                values, tokens = wait()
-            else:
-                values, tokens = to_host(picked, chosen)
+            values, tokens = to_host(values, tokens)
         possible = values > -torch.inf
         ended = possible & torch.isin(tokens, request.ends)
         cut = ~ended & (~possible | (maximums <= length))
@@ -142,19 +139,31 @@ def _walk(request: Request) -> Generator[Step | Int[Tensor, "rows"], Any, None]:
         logits = (yield tokens) if early is None else early
 
 
-Chooser = Callable[[Scores, Int[Tensor, "rows"], int], Int[Tensor, "rows"]]
+class Chooser:
+    """What comes next in each row, by one configuration: the likeliest, or what is drawn."""
 
+    def __init__(self, config: DecodeConfig, rules: Rules) -> None:
+        self.config, self.rules = config, rules
 
-def _chooser(config: DecodeConfig, keys: Sequence[int]) -> Chooser:
-    if config.method == "greedy":
-        return lambda allowed, _running, _step: likeliest(allowed)
-    streams = sample_streams(config.seed, keys, config.n_best)
-
-    def draw(allowed: Scores, running: Int[Tensor, "rows"], step: int) -> Int[Tensor, "rows"]:
-        points = torch.from_numpy(uniform(streams[running.numpy()], step)).to(allowed.device)
-        return draw_tokens(allowed, points, config)
-
-    return draw
+    def __call__(
+        self,
+        logits: Float[Tensor, "rows vocab"],
+        history: Int[Tensor, "rows time"],
+        length: int,
+        points: npt.NDArray[np.float64] | None,
+    ) -> tuple[Float[Tensor, "rows"], Int[Tensor, "rows"]]:
+        """The log-probability of each token, and the token. `length` tokens were generated before; to draw
+        takes a number in [0, 1) for each row."""
+        if points is not None:
+            allowed = self.rules(logits, history, length)
+            chosen = draw_tokens(allowed, torch.from_numpy(points).to(allowed.device), self.config)
+        elif (best := self.rules.best(logits, length, 1)) is not None:
+            values, tokens = best
+            return values.squeeze(1), tokens.squeeze(1)
+        else:
+            allowed = self.rules(logits, history, length)
+            chosen = likeliest(allowed)
+        return allowed.gather(1, chosen.unsqueeze(1)).squeeze(1), chosen
 
 
 def draw_tokens(scores: Scores, points: Float[Tensor, "rows"], config: DecodeConfig) -> Int[Tensor, "rows"]:
@@ -205,9 +214,9 @@ def sample_streams(seed: int, keys: Sequence[int], samples: int) -> Streams:
     return _next(by_source[:, None] + np.arange(samples).astype(np.uint64)).reshape(-1)
 
 
-def uniform(streams: Streams, step: int) -> npt.NDArray[np.float64]:
-    """The number of this step in each stream, in [0, 1)."""
-    bits = _next(streams + np.uint64(step * int(GOLDEN) % 2**64))
+def uniform(streams: Streams, step: int | npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
+    """The number of this step in each stream, in [0, 1); of a step for all, or one for each."""
+    bits = _next(streams + np.atleast_1d(step).astype(np.uint64) * GOLDEN)
     return (bits >> np.uint64(12)).astype(np.float64) * 2.0**-52
 
 

@@ -47,6 +47,10 @@ class SlidingState:
         self.inner.select(rows)
         self.tokens = [[*self.tokens[row]] for row in numbers]
 
+    def join(self, other: "SlidingState") -> None:
+        self.inner.join(other.inner)
+        self.tokens = [*self.tokens, *other.tokens]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sliding:

@@ -104,16 +104,17 @@ def to_host(
 
 
 def on_the_way(
-    values: Float[Tensor, "..."], ids: Int[Tensor, "..."]
+    values: Float[Tensor, "..."], ids: Int[Tensor, "..."], *, check: bool = True
 ) -> Callable[[], tuple[Float[Tensor, "..."], Int[Tensor, "..."]]]:
-    """The same from a CUDA device, which gets on with what it is given next; call the result to wait."""
+    """The same from a CUDA device, which gets on with what it is given next; call the result to wait. Without
+    a `check`, values may be no numbers."""
     host = _together(values, ids).to("cpu", non_blocking=True)
     arrived = torch.cuda.Event()
     arrived.record()
 
     def wait() -> tuple[Tensor, Tensor]:
         arrived.synchronize()
-        return _checked(host)
+        return _checked(host) if check else (host[0], host[1].long())
 
     return wait
 

@@ -2,8 +2,8 @@
 
 A decoder takes `step(tokens, state) -> logits`, one new token in each row, and search takes
 `state.select(rows)`: keep, drop, repeat or reorder rows. Nothing else is needed for greedy search, sampling
-and beams, whatever the model. Both change the state in place: decode
-under `torch.no_grad()`.
+and beams, whatever the model. `state.join(other)` lets texts that began later take their steps with those
+that are under way. All change the state in place: decode under `torch.no_grad()`.
 
     KeyValueCache   the keys and values of every layer's self-attention, in buffers allocated ahead
     Sources         which source sentence each row decodes; rows of one source share its keys and values
@@ -11,7 +11,7 @@ under `torch.no_grad()`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -37,6 +37,10 @@ class State(Protocol):
 
     def select(self, rows: Rows) -> None:
         """Row i becomes what row rows[i] was. Rows that decode sources stay in the order of their sources."""
+
+    def join(self, other: Any) -> None:
+        """The rows of another state of the same model come behind these; they may be longer or shorter. The
+        other one stays as it is. Not for rows that decode sources."""
 
 
 def check_rows(rows: Rows, count: int) -> Int[Tensor, "kept"]:
@@ -148,26 +152,54 @@ class KeyValueCache:
 
     def select(self, rows: Rows) -> None:
         rows = check_rows(rows, self.rows)
-        if rows.tolist() == list(range(self.rows)):
+        listed, count, before = rows.tolist(), len(rows), self.longest
+        if listed == list(range(self.rows)):
             return
         self._know(self._host_lengths[rows])
+        self._layers = []
         chosen = rows.to(self._keys.device)
         self.lengths = self.lengths[chosen]
+        moved = [(place, row) for place, row in enumerate(listed) if place != row]
+        if all(row >= count for _, row in moved):  # some leave, and rows from the end take their places
+            for place, row in moved:
+                self._keys.detach()[:, place, :, :before] = self._keys.detach()[:, row, :, :before]
+                self._values.detach()[:, place, :, :before] = self._values.detach()[:, row, :, :before]
+            return
         keys, values = self._spares
         self._spares = [self._keys, self._values]
-        self._keys = _selected(self._keys, keys, chosen, self.longest, self.level)
-        self._values = _selected(self._values, values, chosen, self.longest, self.level)
-        self._layers = []
+        self._keys = _selected(self._keys, keys, chosen, self.longest)
+        self._values = _selected(self._values, values, chosen, self.longest)
+
+    def join(self, other: "KeyValueCache") -> None:
+        """Other rows behind these. There is room for twice as many when there is none, so that rows which
+        come one by one are not copied each time."""
+        longest = max(self.longest, other.longest)
+        self._keys = _joined(self._keys, self.rows, other.keys, other.longest, longest)
+        self._values = _joined(self._values, self.rows, other.values, other.longest, longest)
+        self._spares, self._layers = [None, None], []
+        self._know(torch.cat([self._host_lengths, other._host_lengths]))
+        self.lengths = torch.cat([self.lengths, other.lengths])
 
 
-def _selected(buffer: Tensor, spare: Tensor | None, rows: Tensor, longest: int, level: bool) -> Tensor:
+def _joined(buffer: Tensor, count: int, other: Tensor, tokens: int, longest: int) -> Tensor:
+    rows = count + other.shape[1]
+    if rows > buffer.shape[1]:
+        buffer = _grown(buffer, 1, max(rows, 2 * buffer.shape[1]))
+    if longest > buffer.shape[3]:
+        buffer = _grown(buffer, 3, max(longest, 2 * buffer.shape[3]))
+    new = buffer.detach()[:, count:rows]
+    new[:, :, :, :tokens] = other[:, :, :, :tokens]
+    new[:, :, :, tokens:] = 0  # what rows that left have written there need not be numbers
+    return buffer
+
+
+def _selected(buffer: Tensor, spare: Tensor | None, rows: Tensor, longest: int) -> Tensor:
     """The chosen rows, in the spare buffer: the two take turns, so that no step asks for new memory, of which
     each would need a little more than the one before. Only the part in use is moved."""
     layers, count, heads, capacity, width = buffer.shape
     count = max(count, len(rows))
     if spare is None or spare.shape[1] < len(rows) or spare.shape[3] < capacity:
-        make = buffer.new_empty if level else buffer.new_zeros  # what is hidden must be a number all the same
-        spare = make(layers, count, heads, capacity, width)
+        spare = buffer.new_zeros(layers, count, heads, capacity, width)  # what is hidden must be a number
     spare = spare.detach()
     torch.index_select(buffer[:, :, :, :longest].detach(), 1, rows, out=spare[:, : len(rows), :, :longest])
     return spare
@@ -288,6 +320,15 @@ class TransformerState:
             self.sources.select(rows)  # first, because it may refuse
         self.cache.select(rows)
 
+    def join(self, other: "TransformerState") -> None:
+        _check_joining(self.sources, other.sources)
+        self.cache.join(other.cache)
+
+
+def _check_joining(*sources: Sources | None) -> None:
+    if any(each is not None for each in sources):
+        raise ValueError("rows that decode sources cannot join others: a batch of sources has its own state")
+
 
 @dataclass(slots=True, eq=False)
 class RecurrentState:
@@ -315,3 +356,11 @@ class RecurrentState:
         self.lengths = self.lengths.index_select(0, chosen)
         if self.cell is not None:
             self.cell = self.cell.index_select(1, chosen)
+
+    def join(self, other: "RecurrentState") -> None:
+        _check_joining(self.sources, other.sources)
+        self.hidden = torch.cat([self.hidden, other.hidden], dim=1)
+        if self.cell is not None and other.cell is not None:
+            self.cell = torch.cat([self.cell, other.cell], dim=1)
+        self.lengths = torch.cat([self.lengths, other.lengths])
+        self.longest = max(self.longest, other.longest)

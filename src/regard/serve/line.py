@@ -11,10 +11,11 @@ so that no burst is; but of those, fewer may wait, unless the model has been see
 
 import asyncio
 import itertools
+import math
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Collection, Hashable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -88,6 +89,8 @@ class Work:
     began: float = field(default_factory=time.monotonic)
     state: Any = None
     """What the lane keeps of one that it has taken before."""
+    begun: bool = False
+    """A text is being written: at the deadline there is something to give."""
     waiting: int = field(init=False)
     """Tokens of it that wait."""
     granted: int = field(init=False, default=0)
@@ -224,15 +227,24 @@ class Line:
                 self._done = self._done * faded + tokens
             self._seen = now
 
-    def take(self, budget: int, *, wait: bool = True, fresh: bool = False) -> list[Work]:
+    def take(
+        self,
+        budget: int,
+        *,
+        wait: bool = True,
+        fresh: bool = False,
+        most: float = math.inf,
+        without: Collection[str] = (),
+    ) -> list[Work]:
         """What is waiting, of one kind, within a budget of tokens: one at least, unless nothing is there. Of
         each, `granted` tokens may be done; the rest is given back. With `fresh`, only what was not taken
-        before. With `wait`, sleeps until there is something; then nothing means that the line is closed. Who
-        sleeps for a while gives the memory back that is free."""
+        before; with `most`, so many texts, or one request; nothing of callers that it is to be `without`.
+        With `wait`, sleeps until there is something; then nothing means that the line is closed. Who sleeps
+        for a while gives the memory back that is free."""
         rested = False
         while True:
             with self._free:
-                found = self._gather(budget, fresh=fresh)
+                found = self._gather(budget, fresh, most, without)
                 if found or not wait or self._closed:
                     return found
                 called = self._free.wait(None if rested else QUIET)
@@ -240,13 +252,15 @@ class Line:
                 give_freed_memory_back()
                 rested = True
 
-    def _gather(self, budget: int, *, fresh: bool) -> list[Work]:
+    def _gather(self, budget: int, fresh: bool, most: float, without: Collection[str]) -> list[Work]:
         found: list[Work] = []
-        most = budget if self._count == 1 else budget // PARTS
+        share = budget if self._count == 1 else budget // PARTS
         for work in self._in_turn(fresh=fresh):
+            if work.caller in without:
+                continue
             late = time.monotonic() > work.deadline
-            price = min(work.waiting, most)
-            fits = not found or (work.kind == found[0].kind and price <= budget)
+            price = min(work.waiting, share)
+            fits = work.kind == found[0].kind and price <= budget and work.size <= most if found else True
             if not (work.dropped or late or fits):
                 continue
             self._remove(work)
@@ -255,7 +269,7 @@ class Line:
                 work.fail(LateError("the request waited too long"))
                 continue
             found.append(work)
-            budget -= price
+            budget, most = budget - price, most - work.size
             work.granted = price
             self._set_waiting(work, 0)
             if work.caller in self._callers:

@@ -3,11 +3,11 @@
 import asyncio
 import time
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from regard.decode import DecodeConfig
 from regard.memory import Memory
@@ -17,7 +17,7 @@ from regard.serve.glossaries import Glossaries
 from regard.serve.lanes import LOG, Reading
 from regard.serve.languages import own_code
 from regard.serve.limits import Limits
-from regard.serve.line import ClosedError, RefusedError, Work, in_time
+from regard.serve.line import ClosedError, LateError, RefusedError, Work, in_time
 from regard.serve.metrics import Metrics
 from regard.serve.models import Bases, Models, Named, Served, serve, stamp_of, with_pairs
 from regard.serve.remembering import Remembering
@@ -43,6 +43,11 @@ METHODS = {
 """What predictors that read are asked, by task."""
 LEAVING = 20.0
 """Seconds for what is under way when a model is replaced, or at the end."""
+
+
+CUTTING = 10.0
+"""Seconds behind a deadline, in which a lane must have given what it has."""
+Found = TypeVar("Found")
 
 
 class Service:
@@ -236,7 +241,14 @@ class Service:
         deadline: float | None = None,
         **settings: Any,
     ) -> list[Any]:
-        return await self._ask(served, self._writing(prompt, caller, key, deadline, settings))
+        """At the deadline, what is written by then."""
+        work = self._writing(prompt, caller, key, deadline, settings)
+        served.lane.line.put(work)
+        answer = asyncio.wrap_future(work.answer)
+        try:
+            return await _in_time_or_cut(work, lambda: asyncio.shield(answer))
+        finally:
+            served.lane.line.leave(work)
 
     async def stream(
         self,
@@ -248,14 +260,14 @@ class Service:
         deadline: float | None = None,
         **settings: Any,
     ) -> AsyncIterator[Written]:
-        """Tokens as they come."""
+        """Tokens as they come, until the deadline."""
         loop, queue = asyncio.get_running_loop(), asyncio.Queue[Written | None]()
         work = self._writing(prompt, caller, key, deadline, settings)
         work.tell = lambda written: _soon(loop, queue.put_nowait, written)
         work.answer.add_done_callback(lambda _: _soon(loop, queue.put_nowait, None))
         served.lane.line.put(work)
         try:
-            while (written := await queue.get()) is not None:
+            while (written := await _in_time_or_cut(work, queue.get)) is not None:
                 yield written
             work.answer.result()
         finally:
@@ -266,8 +278,9 @@ class Service:
     ) -> Work:
         own = tuple(sorted(settings.items()))
         follow = settings.get("max_tokens") or 16
-        cost = (_tokens(prompt) + follow) * settings.get("samples", 1)
-        return Work(Writing(prompt, own, key), own, cost, caller, self._deadline(deadline))
+        samples = settings.get("samples", 1)
+        cost = (_tokens(prompt) + follow) * samples
+        return Work(Writing(prompt, own, key), None, cost, caller, self._deadline(deadline), size=samples)
 
     def _deadline(self, own: float | None) -> float:
         """A request's own, or as far from now as any."""
@@ -279,6 +292,16 @@ class Service:
             return await in_time(asyncio.wrap_future(work.answer), work.deadline)
         finally:
             served.lane.line.leave(work)  # a caller that has hung up is dropped, from its batch too
+
+
+async def _in_time_or_cut(work: Work, coming: Callable[[], Awaitable[Found]]) -> Found:
+    """What comes of a text by its deadline, at which it is cut: the lane may be in the middle of a step."""
+    try:
+        return await in_time(coming(), work.deadline)
+    except LateError:
+        if not work.begun:
+            raise
+    return await in_time(coming(), work.deadline + CUTTING)
 
 
 def _tokens(item: Any) -> int:

@@ -67,6 +67,8 @@ class Written:
     """At the end: all of it."""
     stopped: bool = False
     """False; whoever reads it may set it, where the text need not go on."""
+    error: Exception | None = None
+    """What went wrong with this text alone."""
 
 
 class Writer:

@@ -25,6 +25,7 @@ from regard.tasks.base.describe import Described
 from regard.tasks.base.faster import Precision, check_precision, settle_precision
 from regard.tasks.base.guards import CONFIG, FolderError, folder_errors
 from regard.tasks.base.predictor import Progress, evaluating
+from regard.tasks.language.batch import Asked, TextBatch
 from regard.tasks.language.continuation import Generated, GenerationWarning, Writer, Written, spelled
 from regard.tasks.language.dialogue import ChatPrompt, Message, render
 from regard.tasks.language.drafts import GenerateOptions, Prompt, Row, in_batches, take_steps, write
@@ -247,34 +248,35 @@ class Generator(Described):
     ) -> Iterator[list[Written]]:
         """What `generate` gives, as it comes: one more token of every text that is still being written, all
         prompts in one batch. Inside `ready`; between two tokens nothing is computed."""
+        how: Any = {"max_tokens": max_tokens, "seed": seed, "stop": stop, "past": past, "keys": keys}
+        batch = self.batch()
+        batch.add(self.asked(prompts, decoding=decoding, samples=samples, **how))
+        while batch.rows:
+            told = batch.step()
+            for error in (each.error for each in told if each.error is not None):
+                raise error
+            yield told
+
+    def asked(
+        self,
+        prompts: Sequence[str],
+        *,
+        decoding: DecodeConfig | None = None,
+        samples: int | None = None,
+        max_tokens: int | None = None,
+        seed: int | None = None,
+        stop: Sequence[str] = (),
+        past: Past = "stop",
+        keys: Sequence[int] | None = None,
+    ) -> list[Asked]:
+        """Prompts and settings, checked, for a `batch`."""
         changes = {"n_best": samples, "maximum": max_tokens, "seed": seed}
         options = self._options(decoding or self.decoding, changes, stop, past, None)
-        asked = self._encoded([*prompts], keys, options)
-        count = options.decoding.n_best
-        owners = [number for number in range(len(asked)) for _ in range(count)]
-        writers = [Writer(self._text, asked[number].ids, options.stop) for number in owners]
-        rows = [Row(text="") for _ in owners]
-        scores: list[list[float]] = [[] for _ in owners]
-        for step in take_steps(self.engine.stepper(), asked, options):
-            told = []
-            parts = (step.running, step.tokens, step.scores, step.ended, step.cut)
-            for number, token, score, ended, cut in zip(*(part.tolist() for part in parts), strict=True):
-                row, writer, over = rows[number], writers[number], ended or cut
-                piece = writer.close() if over else writer.add(token)
-                if not over:
-                    row.ids.append(token)
-                    scores[number].append(score - row.score)
-                row.score, row.text = score, f"{row.text}{piece}"
-                row.finished = "stop" if writer.stopped else "end" if ended else "length"
-                over = over or writer.stopped
-                own, whole = (owners[number], number % count), None
-                if over:
-                    whole = self._generated(asked[own[0]], row)
-                    whole = replace(whole, token_scores=tuple(scores[number]))
-                told.append(Written(*own, None if ended or cut else token, piece, score, whole))
-            yield told
-            for place, each in enumerate(told):
-                step.stopped[place] = each.stopped or each.whole is not None
+        return [Asked(prompt, options) for prompt in self._encoded([*prompts], keys, options)]
+
+    def batch(self) -> TextBatch:
+        """Texts that are written together, where others may join at any time. Inside `ready`."""
+        return TextBatch(self.engine.stepper, self._text)
 
     def generate_ids(
         self,
