@@ -1,6 +1,7 @@
 """What the `openai` package and langchain's make of the service."""
 
 import base64
+import time
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -107,6 +108,21 @@ def test_log_probabilities_come_in_a_stream_too(client):
     assert told.tokens == whole.tokens
     assert told.token_logprobs == pytest.approx(whole.token_logprobs, abs=1e-4)
     assert [{*each} for each in whole.top_logprobs] == [{token} for token in whole.tokens]
+
+
+def test_a_stream_ends_with_its_tokens_where_that_is_asked_for_and_is_counted_once(client, server):
+    given = {"model": "verse", "prompt": PROMPT, "max_tokens": 8, "temperature": 0}
+    whole = client.completions.create(**given)
+    before = server.metric("regard_requests_total")
+    usage = {"stream_options": {"include_usage": True}}
+    *parts, last = [*client.completions.create(**given, stream=True, **usage)]
+    assert (last.usage, last.choices) == (whole.usage, [])
+    assert all(part.usage is None for part in parts)
+    assert "".join(part.choices[0].text for part in parts) == whole.choices[0].text
+    until = time.monotonic() + 5  # the client need not wait for what comes behind its last part
+    while (ended := server.metric("regard_requests_total")) == before and time.monotonic() < until:
+        time.sleep(0.02)
+    assert ended == before + 1
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -293,6 +293,21 @@ def test_a_large_request_holds_up_no_small_one(slow):
             answer = each.result()
             assert answer.status_code == 200, answer.text
             assert len({found["text"] for found in answer.json()["results"]}) == 1
+
+
+def test_a_dozen_long_texts_of_one_address_hold_up_no_short_one_of_another(slow):
+    long = {"prompt": "ROMEO:", "max_tokens": 1000, "temperature": 0, "stream": True}
+    ended = slow.metric("regard_requests_total")
+    with slow.client() as client, ExitStack() as streams:
+        for _ in range(12):
+            answer = streams.enter_context(client.stream("POST", "/v1/completions", json=long))
+            assert next(answer.iter_lines()).startswith("data: ")  # each is being written
+        transport = httpx.HTTPTransport(local_address="127.0.0.2")
+        with httpx.Client(base_url=slow.url, transport=transport, timeout=60) as other:
+            short = other.post("/v1/completions", json={"prompt": "ROMEO:", "max_tokens": 2})
+        assert short.json()["usage"]["completion_tokens"] <= 2
+        assert slow.metric("regard_requests_total") == ended + 1  # none of the others
+    assert settles(slow, 3)
 
 
 def settles(running: Running, seconds: float) -> bool:

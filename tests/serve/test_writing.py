@@ -11,6 +11,7 @@ import pytest
 
 from regard.decode import DecodeConfig
 from regard.serve import writing
+from regard.serve.asking import _to_its_end
 from regard.serve.limits import Limits
 from regard.serve.line import LateError, Work
 from regard.serve.metrics import Metrics
@@ -161,3 +162,33 @@ def test_samples_hang_on_the_seed_and_the_key_and_not_on_the_company():
     with running(predictor, *works):
         texts = [each.answer.result(60)[0].text for each in works]
     assert texts[0] == texts[1] != texts[2]
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(None, 200), (LateError("late"), 503), (RuntimeError("wrong"), 500)]
+)
+def test_a_stream_is_counted_by_how_it_ends(error, status):
+    async def parts() -> Any:
+        yield b"one"
+        yield b"two"
+        if error is not None:
+            raise error
+
+    async def read(most: int) -> list[bytes]:
+        coming = _to_its_end(parts(), lambda why, status: {"why": why, "status": status}, counted.append)
+        found: list[bytes] = []
+        async for part in coming:
+            found.append(part)
+            if len(found) == most:
+                await coming.aclose()
+        return found
+
+    counted: list[int] = []
+    found = asyncio.run(read(9))
+    assert found[:2] == [b"one", b"two"]
+    assert (len(found) == 3) == (error is not None)
+    if error is not None:
+        assert found[2] == b'data: {"why":"%s","status":%d}\n\n' % (str(error).encode(), status)
+    assert counted == [status]
+    asyncio.run(read(1))  # and hangs up
+    assert counted == [status, 499]

@@ -5,7 +5,7 @@ import codecs
 import hmac
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -14,7 +14,7 @@ from python_multipart.multipart import parse_options_header
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Message
 
 from regard.serve.connection import TASK
@@ -34,6 +34,13 @@ class Json(Response):
 
     def render(self, content: Any) -> bytes:
         return orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+class Events(StreamingResponse):
+    """An answer that comes in parts."""
+
+    def __init__(self, parts: AsyncIterator[bytes]) -> None:
+        super().__init__(parts, media_type="text/event-stream")
 
 
 class Ask:
@@ -327,10 +334,33 @@ def endpoint(
         request.scope[TASK] = asyncio.current_task()
         response = await answer(request)
         del request.scope[TASK]
-        seconds = time.monotonic() - began
-        service().metrics.answered(door, response.status_code, seconds)
-        about = {"door": door, "path": path, "status": response.status_code}
-        LOG.info("request", extra={**about, "seconds": round(seconds, 6)})
+
+        def count(status: int) -> None:
+            seconds = time.monotonic() - began
+            service().metrics.answered(door, status, seconds)
+            about = {"door": door, "path": path, "status": status}
+            LOG.info("request", extra={**about, "seconds": round(seconds, 6)})
+
+        if isinstance(response, Events):
+            response.body_iterator = _to_its_end(response.body_iterator, shape, count)
+        else:
+            count(response.status_code)
         return response
 
     return call
+
+
+async def _to_its_end(parts: Any, shape: Shape, count: Callable[[int], None]) -> AsyncIterator[bytes]:
+    """An answer in parts is counted when it ends. What goes wrong after its beginning can only be told in
+    it."""
+    status = 499  # unless it comes further, the caller has hung up
+    try:
+        async for part in parts:
+            yield part
+        status = 200
+    except Exception as error:
+        status = 503 if isinstance(error, LateError) else 500
+        LOG.warning("a stream ended early: %s", type(error).__name__)
+        yield b"data: " + orjson.dumps(shape(str(error), status)) + b"\n\n"
+    finally:
+        count(status)

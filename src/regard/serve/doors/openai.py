@@ -10,11 +10,11 @@ from functools import partial
 from typing import Any
 
 import orjson
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from regard.decode import DecodeConfig
 from regard.serve.aside import aside
-from regard.serve.asking import LOG, Ask, Json
+from regard.serve.asking import Ask, Events, Json
 from regard.serve.doors import Door, Way
 from regard.serve.line import RefusedError, in_time
 from regard.serve.models import Served
@@ -83,9 +83,10 @@ async def completions(ask: Ask) -> Response:
     if ask.value("stream", bool, False):
         if len(prompts) * samples > 1:
             raise RefusedError("stream=true takes one prompt and n=1")
+        read = await _counted(ask, served, prompts) if _counts(ask) else None
         texts = ask.service.stream(served, ask.caller, prompts[0], key=keys[0], **settings)
         first = await anext(texts)  # what is wrong is told before the stream begins
-        return StreamingResponse(_events(about, prompts[0], first, texts), media_type="text/event-stream")
+        return Events(_events(about, prompts[0], first, texts, read))
     read = await _counted(ask, served, prompts)
     choices: list[dict[str, Any]] = []
     tokens = 0
@@ -163,12 +164,9 @@ async def chat_completions(ask: Ask) -> Response:
     if ask.value("stream", bool, False):
         if samples > 1:
             raise RefusedError("stream=true takes n=1")
-        options = ask.value("stream_options", dict, {}) or {}
-        counted = options.get("include_usage") is True
         texts = ask.service.stream(served, ask.caller, prompt, key=key, **settings)
         first = await anext(texts)
-        parts = _chat_events(head, len(prompt.ids), first, texts, counted=counted)
-        return StreamingResponse(parts, media_type="text/event-stream")
+        return Events(_chat_events(head, len(prompt.ids), first, texts, counted=_counts(ask)))
     found = await ask.service.generate(served, ask.caller, prompt, key=key, **settings)
     found = [each for each in found for _ in range(samples // len(found))]
     choices = [
@@ -218,6 +216,12 @@ async def _counted(ask: Ask, served: Served, texts: list[str]) -> int:
     return await aside(sum(map(len, texts)), count, ask.deadline)
 
 
+def _counts(ask: Ask) -> bool:
+    """Whether a stream is to end with how many tokens were read and written."""
+    options = ask.value("stream_options", dict, {}) or {}
+    return options.get("include_usage") is True
+
+
 def _usage(read: int, written: int) -> dict[str, int]:
     return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
 
@@ -232,21 +236,17 @@ async def _chat_events(
     def piece(delta: dict[str, str], finished: str | None = None) -> bytes:
         return event([{"index": 0, "delta": delta, "finish_reason": finished, "logprobs": None}])
 
-    try:
-        yield piece({"role": "assistant", "content": ""})
-        written = 0
-        async for each in _behind(first, texts):
-            if each.text:
-                yield piece({"content": each.text})
-            if each.whole is not None:
-                written = len(each.whole.ids)
-                yield piece({}, REASONS[each.whole.finished])
-        if counted:
-            yield event([], usage=_usage(read, written))
-        yield b"data: [DONE]\n\n"
-    except Exception as error:  # the answer has begun: it can only be told in it
-        LOG.warning("a stream ended early: %s", type(error).__name__)
-        yield b"data: " + orjson.dumps(_shape(str(error), 503)) + b"\n\n"
+    yield piece({"role": "assistant", "content": ""})
+    written = 0
+    async for each in _behind(first, texts):
+        if each.text:
+            yield piece({"content": each.text})
+        if each.whole is not None:
+            written = len(each.whole.ids)
+            yield piece({}, REASONS[each.whole.finished])
+    if counted:
+        yield event([], usage=_usage(read, written))
+    yield b"data: [DONE]\n\n"
 
 
 async def _behind(first: Written, texts: AsyncIterator[Written]) -> AsyncIterator[Written]:
@@ -294,25 +294,29 @@ class _About:
 
 
 async def _events(
-    about: _About, prompt: str, first: Written, texts: AsyncIterator[Written]
+    about: _About, prompt: str, first: Written, texts: AsyncIterator[Written], read: int | None
 ) -> AsyncIterator[bytes]:
-    def event(text: str, finished: str | None, whole: Any = None) -> bytes:
-        told = about.logprobs_of(whole) if about.logprobs and whole is not None else None
-        choice = {"index": 0, "text": text, "finish_reason": finished, "logprobs": told}
-        return b"data: " + orjson.dumps({**about.head, "choices": [choice]}) + b"\n\n"
+    """With the number of tokens that were `read`, if it is to be told."""
 
-    try:
-        if about.echo:
-            yield event(prompt, None)
-        async for written in _behind(first, texts):
-            if written.text:
-                yield event(written.text, None)
-            if written.whole is not None:
-                yield event("", REASONS[written.whole.finished], written.whole)
-        yield b"data: [DONE]\n\n"
-    except Exception as error:  # the answer has begun: it can only be told in it
-        LOG.warning("a stream ended early: %s", type(error).__name__)
-        yield b"data: " + orjson.dumps(_shape(str(error), 503)) + b"\n\n"
+    def event(choices: list[dict[str, Any]], **more: Any) -> bytes:
+        return b"data: " + orjson.dumps({**about.head, "choices": choices, **more}) + b"\n\n"
+
+    def piece(text: str, finished: str | None, whole: Any = None) -> bytes:
+        told = about.logprobs_of(whole) if about.logprobs and whole is not None else None
+        return event([{"index": 0, "text": text, "finish_reason": finished, "logprobs": told}])
+
+    if about.echo:
+        yield piece(prompt, None)
+    written = 0
+    async for each in _behind(first, texts):
+        if each.text:
+            yield piece(each.text, None)
+        if each.whole is not None:
+            written = len(each.whole.ids)
+            yield piece("", REASONS[each.whole.finished], each.whole)
+    if read is not None:
+        yield event([], usage=_usage(read, written))
+    yield b"data: [DONE]\n\n"
 
 
 def _model(ask: Ask, task: str) -> Served:
