@@ -23,10 +23,10 @@ from regard.documents.job import Job
 from regard.memory import Memory, Segment, recall
 from regard.serve.documents import translate_jobs
 from regard.serve.glossaries import Glossaries
+from regard.serve.keys import read_keys
 from regard.serve.limits import Limits
 from regard.serve.metrics import Metrics
 from regard.serve.models import Bases, Named, serve, stamp_of, with_pairs
-from regard.serve.run import read_keys
 from regard.serve.service import Service
 from regard.tasks.base.adapter import read_adapter
 from regard.tasks.base.guards import FolderError

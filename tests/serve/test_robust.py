@@ -478,3 +478,26 @@ def test_a_changed_model_is_opened_while_requests_go_on(guarded, models):
     assert Counter(each.status_code for each in answers).keys() == {200}
     assert {translated(each) for each in answers} == {old, new}
     assert "goes on" in running.log.read_text(encoding="utf-8")
+
+
+def test_keys_are_read_again(guarded):
+    """Those that are wrong leave the ones that there are."""
+    running, folder, trusted = guarded
+    keys = folder.parent / "keys"
+
+    def told(key: str) -> int:
+        with running.client(verify=trusted, headers={"x-api-key": key}) as client:
+            return client.post("/embed", json={"inputs": "x"}).status_code
+
+    keys.write_text("key-two nobody\n", encoding="utf-8")
+    running.process.send_signal(signal.SIGHUP)
+    until = time.monotonic() + 20
+    while "behind it stands" not in running.log.read_text(encoding="utf-8") and time.monotonic() < until:
+        time.sleep(0.05)
+    assert [told("key-one"), told("key-two")] == [200, 200]
+    keys.write_text("key-two\nkey-three\n", encoding="utf-8")
+    running.process.send_signal(signal.SIGHUP)
+    until = time.monotonic() + 20
+    while told("key-three") != 200 and time.monotonic() < until:
+        time.sleep(0.05)
+    assert [told(f"key-{name}") for name in ("one", "two", "three")] == [401, 200, 200]

@@ -30,13 +30,13 @@ DOORS: tuple[Door, ...] = (OWN, OPENAI, TEI, LIBRETRANSLATE, DEEPL)
 def build_app(
     service: Callable[[], Service],
     *,
-    keys: Mapping[str, str | None] = NO_KEYS,
+    keys: Callable[[], Mapping[str, str | None]] = lambda: NO_KEYS,
     origins: Sequence[str] = (),
     hosts: Sequence[str] = (),
     explorers: Explorers | None = None,
 ) -> Starlette:
-    """`keys` are those that may ask, anyone if there are none, each with the model that is its own, if it has
-    one; `origins` the sites whose pages may; `hosts` the names that the service goes by, any if there are
+    """`keys` gives those that may ask, anyone if there are none, each with the model that is its own, if it
+    has one; `origins` the sites whose pages may; `hosts` the names that the service goes by, any if there are
     none. With `explorers`, models can be looked into."""
     doors = DOORS if explorers is None else (*DOORS, explorers.door)
     paths = {way.path for door in doors for way in door.ways}

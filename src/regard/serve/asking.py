@@ -287,7 +287,7 @@ def endpoint(
     shape: Shape,
     handler: Handler,
     service: Callable[[], Service],
-    keys: Mapping[str, str | None],
+    keys: Callable[[], Mapping[str, str | None]],
     *,
     public: bool = False,
     stranger: int = 401,
@@ -301,7 +301,7 @@ def endpoint(
 
     async def answer(request: Request) -> Response:
         try:
-            ask = Ask(request, service(), keys, public=public)
+            ask = Ask(request, service(), keys(), public=public)
             try:
                 await ask.read()
                 return await handler(ask)

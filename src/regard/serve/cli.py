@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from regard.serve.limits import Limits
+from regard.serve.signals import heard
 from regard.tasks.base.options import Device, Precision
 
 DEFAULTS = Limits()
@@ -78,6 +79,23 @@ def serve(
     quiet: Annotated[bool, typer.Option("--quiet", help="Log mistakes only, not every request.")] = False,
     certificate: Annotated[Path | None, typer.Option("--ssl-certfile", help="For HTTPS.")] = None,
     key: Annotated[Path | None, typer.Option("--ssl-keyfile", help="Its private key.")] = None,
+    password: Annotated[
+        str | None,
+        typer.Option(
+            "--ssl-keyfile-password",
+            envvar="REGARD_SSL_KEYFILE_PASSWORD",
+            help="Of an encrypted key; better given by the variable.",
+        ),
+    ] = None,
+    drain: Annotated[
+        float | None,
+        typer.Option(
+            "--drain",
+            min=0,
+            show_default="5; 0 on this machine alone",
+            help="Seconds from SIGTERM, when /ready says so, until requests are refused.",
+        ),
+    ] = None,
     precision: Precision = None,
     device: Device = "auto",
 ) -> None:
@@ -89,32 +107,36 @@ def serve(
     for package in ("starlette", "uvicorn", "prometheus_client", "orjson", "multipart"):
         if find_spec(package) is None:
             raise ConfigError(f"{package} is not installed: pip install 'regard[serve]'")
-    from rich.console import Console
-
-    from regard.serve.run import run
-
     given = locals()
     limits = Limits(**{each.name: given[each.name] for each in fields(Limits)})
-    tls = {} if certificate is None else {"ssl_certfile": str(certificate), "ssl_keyfile": key and str(key)}
-    run(
-        models,
-        host=host,
-        port=port,
-        limits=limits,
-        keys=keys,
-        origins=origins or [],
-        names=names or [],
-        proxies=proxies or [],
-        device=device,
-        precision=precision,
-        memory=memory,
-        memory_use=memory_use,
-        look=look,
-        warm=warm,
-        quiet=quiet,
-        console=Console(),
-        tls=tls,
-    )
+    with heard() as signals:
+        from rich.console import Console
+
+        from regard.serve.listening import certificate_of
+        from regard.serve.run import run
+
+        secure = certificate_of(certificate, key, password)
+        run(
+            models,
+            host=host,
+            port=port,
+            limits=limits,
+            keys=keys,
+            origins=origins or [],
+            names=names or [],
+            proxies=proxies or [],
+            device=device,
+            precision=precision,
+            memory=memory,
+            memory_use=memory_use,
+            look=look,
+            warm=warm,
+            quiet=quiet,
+            console=Console(),
+            certificate=secure,
+            drain=drain,
+            signals=signals,
+        )
 
 
 COMMANDS = (serve,)

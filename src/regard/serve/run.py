@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -20,16 +20,21 @@ from rich.console import Console
 
 from regard.config import ConfigError
 from regard.memory.recall import Use
-from regard.serve.app import build_app
-from regard.serve.connection import Connection
+from regard.serve.app import DOORS, build_app
+from regard.serve.connection import Connection, Room
+from regard.serve.keys import Keys, check_keys
 from regard.serve.limits import Limits
+from regard.serve.listening import Certificate, bound, make_room, taken
 from regard.serve.looking import Explorers
-from regard.serve.models import Models, Named
+from regard.serve.models import Named
 from regard.serve.service import Service
-from regard.serve.sites import check_origins, own_names
+from regard.serve.signals import Signals
+from regard.serve.sites import LOOPBACK, check_origins, full, own_names
 from regard.tasks.base.faster import Precision
 
 LOG = logging.getLogger("regard.serve")
+DRAIN = 5.0
+"""Seconds in which those who send requests here hear that it is about to end, unless told otherwise."""
 FIELDS = ("door", "path", "status", "seconds")
 """What the line of a request has."""
 
@@ -55,33 +60,6 @@ def _without_text(error: BaseException) -> list[str]:
     return [*([] if before is None else _without_text(before)), *places, type(error).__name__]
 
 
-def read_keys(path: Path | None, names: Collection[str]) -> dict[str, str | None]:
-    """One a line, and behind it the name of the translator that is asked where a request names none; lines
-    that begin with # are none."""
-    if path is None:
-        return {}
-    lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
-    rows = [line for line in lines if line and not line[0].startswith("#")]
-    if not rows:
-        raise ConfigError(f"{path}: no keys; write one a line")
-    for number, row in enumerate(rows, 1):  # which is not told: it is a secret
-        if len(row) > 2 or (len(row) == 2 and row[1] not in names):
-            there = ", ".join(names)
-            raise ConfigError(f"{path}: key {number}: behind it stands the name of a model, one of {there}")
-    return {row[0]: row[1] if len(row) == 2 else None for row in rows}
-
-
-def check_keys(keys: Mapping[str, str | None], models: Models) -> None:
-    """Each that has a model has a translator: known once they are open."""
-    there = [each.name for each in models.translators()]
-    for number, name in enumerate(keys.values(), 1):
-        if name is not None and name not in there:
-            raise ConfigError(
-                f"the keys' file: key {number}: {name} is no translator; name one of those that are served "
-                f"({', '.join(there) or 'none'}), or none"
-            )
-
-
 def check_proxies(addresses: Sequence[str]) -> None:
     for each in addresses:
         try:
@@ -93,16 +71,16 @@ def check_proxies(addresses: Sequence[str]) -> None:
 
 
 def configured(app: Any, limits: Limits, proxies: Sequence[str], **given: Any) -> uvicorn.Config:
+    room = Room(limits.connections, full(DOORS))
     return uvicorn.Config(
         app,
-        http=cast(Any, partial(Connection, seconds=limits.sending)),
+        http=cast(Any, partial(Connection, seconds=limits.sending, room=room)),
         log_level="error",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=bool(proxies),  # who else is believed could be any caller
         forwarded_allow_ips=[*proxies],
-        limit_concurrency=limits.connections,
         timeout_graceful_shutdown=round(limits.seconds) + 5,
         timeout_keep_alive=30,
         **given,
@@ -125,47 +103,56 @@ def run(
     memory_use: Use,
     look: bool,
     warm: bool,
+    drain: float | None,
     quiet: bool,
     console: Console,
-    tls: dict[str, Any],
+    certificate: Certificate | None,
+    signals: Signals,
 ) -> None:
-    """Until it is told to end (SIGTERM, SIGINT): then no more is taken, and what is under way is finished.
-    SIGHUP opens models whose files have changed."""
+    """Until it is told to end: then no more is taken, and what is under way is finished. What can be wrong
+    without a model is told before one is opened."""
     named = [Named.of(each) for each in models]
-    allowed = read_keys(keys, [each.name for each in named])
+    allowed = Keys(keys, [each.name for each in named])
     doubles = {each.name for each in named if sum(other.name == each.name for other in named) > 1}
     if doubles:
         raise ConfigError(f"two models are called {min(doubles)!r}: name them, as NAME=FOLDER")
     check_proxies(proxies)
     check_origins(origins)
-    hosts = own_names(host, names, [*allowed])
+    hosts = own_names(host, names, [*allowed.now])
+    _log_lines(quiet)
+    sockets = bound(host, port)
+    make_room(limits.connections)
+    own: Any = {"memory": memory, "memory_use": memory_use}
+    service = Service(named, limits=limits, device=device, precision=precision, **own)
+    check_keys(allowed.now, service.models)
+    if warm:
+        service.warm()
+    explorers = Explorers(lambda: service, device) if look else None
+    about: Any = {"keys": lambda: allowed.now, "origins": origins, "hosts": hosts, "explorers": explorers}
+    tls = {} if certificate is None else {"ssl_context_factory": lambda *_: certificate.context}
+    app = build_app(lambda: service, **about)
+    config = configured(app, limits, proxies, host=host, port=port, **tls)
+    patience = (0.0 if host in LOOPBACK else DRAIN) if drain is None else drain
+    server = _Server(config, service, console, patience)
+    keep_for_good()
+    reading: list[Callable[[], Any]] = [] if certificate is None else [certificate.read]
+    if keys is not None:
+        reading.append(lambda: allowed.read(service.models))
+    again = threading.Lock()
+    signals.serve(server.end, lambda: _reload(service, reading, again, warm=warm))
+    server.run(sockets)
+    service.close()
+    if explorers is not None:
+        explorers.close()
+
+
+def _log_lines(quiet: bool) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines())
     LOG.addHandler(handler)
     logging.getLogger("uvicorn.error").addHandler(handler)
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # it quotes what it cannot read
     LOG.setLevel(logging.WARNING if quiet else logging.INFO)
-    own: Any = {"memory": memory, "memory_use": memory_use}
-    service = Service(named, limits=limits, device=device, precision=precision, **own)
-    check_keys(allowed, service.models)
-    if warm:
-        service.warm()
-    explorers = Explorers(lambda: service, device) if look else None
-    app = build_app(lambda: service, keys=allowed, origins=origins, hosts=hosts, explorers=explorers)
-    config = configured(app, limits, proxies, host=host, port=port, **tls)
-    server = _Server(config, service, console)
-    keep_for_good()
-    again = threading.Lock()
-    if hasattr(signal, "SIGHUP"):
-        signal.signal(
-            signal.SIGHUP, lambda *_: threading.Thread(target=_reload, args=(service, again)).start()
-        )
-    for each in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again when it has ended in good order
-        signal.signal(each, lambda *_: None)
-    server.run()
-    service.close()
-    if explorers is not None:
-        explorers.close()
 
 
 def keep_for_good() -> None:
@@ -175,23 +162,37 @@ def keep_for_good() -> None:
     gc.freeze()
 
 
-def _reload(service: Service, again: threading.Lock) -> None:
+def _reload(
+    service: Service, reading: Sequence[Callable[[], Any]], again: threading.Lock, *, warm: bool
+) -> None:
+    """Keys, the certificate and models whose files have changed."""
     with again:
+        for each in reading:
+            try:
+                each()
+            except ConfigError as error:
+                LOG.error("what was read before goes on: %s", error)
         try:
             gc.unfreeze()  # the old models may go
-            LOG.info("reloaded: %s", ", ".join(service.reload()) or "nothing has changed")
+            LOG.info("reloaded: %s", ", ".join(service.reload(warm=warm)) or "nothing has changed")
             keep_for_good()
         except Exception:
             LOG.exception("a model could not be opened again; the old one goes on")
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, service: Service, console: Console) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service, console: Console, drain: float) -> None:
         super().__init__(config)
-        self._service, self._console = service, console
+        self._service, self._console, self._drain = service, console, drain
+
+    def end(self) -> None:
+        self.should_exit = True
 
     async def startup(self, sockets: Any = None) -> None:
-        await super().startup(sockets)
+        try:
+            await super().startup(sockets)
+        except OSError as error:  # another process has begun to listen there since
+            raise taken(self.config.host, self.config.port, error) from error
         if self.started:
             scheme = "https" if self.config.is_ssl else "http"
             port = self.servers[0].sockets[0].getsockname()[1]
@@ -201,9 +202,16 @@ class _Server(uvicorn.Server):
             self._console.print(address, highlight=False, markup=False, soft_wrap=True)
 
     async def shutdown(self, sockets: Any = None) -> None:
-        """It still listens while requests are under way, so that whoever asks is told."""
+        """First it only says that it is about to end, and answers all who have not heard of it. Then it still
+        listens while requests are under way, so that whoever asks is told."""
+        self._service.ready = False
+        if signal.SIGTERM in self._captured_signals:  # nobody's balancer sends any other
+            await self._while(self._drain, lambda: True)
         self._service.stop()
-        until = time.monotonic() + self._service.limits.seconds
-        while self._service.busy and time.monotonic() < until and not self.force_exit:
-            await asyncio.sleep(0.02)
+        await self._while(self._service.limits.seconds, lambda: self._service.busy)
         await super().shutdown(sockets)
+
+    async def _while(self, seconds: float, busy: Callable[[], bool]) -> None:
+        until = time.monotonic() + seconds
+        while busy() and time.monotonic() < until and not self.force_exit:
+            await asyncio.sleep(0.02)

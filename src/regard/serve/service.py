@@ -74,6 +74,8 @@ class Service:
         self.files = Aside("regard-files", self.limits.waiting)
         """Where documents are opened and written."""
         self.ready = True
+        """False once it is about to end; it may still take requests then."""
+        self._stopped = False
         self._held: set[object] = set()
 
     def _serve(self, named: Named) -> Served:
@@ -83,9 +85,12 @@ class Service:
         """Two small requests to each model: the first makes what is made once, the second shows how quick it
         is."""
         for served in [*self.models] * 2:
-            served.lane.line.put(work := self._greeting(served))
-            with suppress(Exception):  # what is wrong with a model is told to those who ask it
-                work.answer.result(timeout=600)
+            self._greet(served)
+
+    def _greet(self, served: Served) -> None:
+        served.lane.line.put(work := self._greeting(served))
+        with suppress(Exception):  # what is wrong with a model is told to those who ask it
+            work.answer.result(timeout=600)
 
     def _greeting(self, served: Served) -> Work:
         words = ("The quick brown fox jumps over the lazy dog.",)
@@ -109,7 +114,7 @@ class Service:
     def held(self) -> Iterator[None]:
         """A request, from when it is accepted until it is answered: it may ask models several times, and none
         of them is closed meanwhile."""
-        if not self.ready:
+        if self._stopped:
             raise ClosedError("this service is ending")
         self._held.add(own := object())
         try:
@@ -117,15 +122,18 @@ class Service:
         finally:
             self._held.discard(own)
 
-    def reload(self) -> list[str]:
-        """Models whose files have changed are opened beside the old ones, which finish what they have. One
-        that cannot be opened goes on as it is."""
+    def reload(self, *, warm: bool = False) -> list[str]:
+        """Models whose files have changed are opened beside the old ones, which finish what they have, and
+        asked before others ask them, if `warm`. One that cannot be opened goes on as it is."""
         changed = []
         for each in [*self.models]:
-            if each.stamp == stamp_of(each.folder, each.adapter):
-                continue
             try:
-                before = self.models.swap(self._serve(self._named[each.name]))
+                if each.stamp == stamp_of(each.folder, each.adapter):
+                    continue
+                opened = self._serve(self._named[each.name])
+                for _ in range(2 if warm else 0):
+                    self._greet(opened)
+                before = self.models.swap(opened)
             except Exception:
                 LOG.exception("model %s could not be opened again; the old one goes on", each.name)
                 continue
@@ -142,7 +150,7 @@ class Service:
 
     def stop(self) -> None:
         """Accepts no more requests; those that are accepted are still done."""
-        self.ready = False
+        self.ready, self._stopped = False, True
 
     def close(self, seconds: float = LEAVING) -> None:
         self.stop()

@@ -59,6 +59,17 @@ def shaped(doors: Sequence[Door]) -> Callable[[str], Shape]:
     return shape
 
 
+def full(doors: Sequence[Door]) -> ASGIApp:
+    """What answers those for whose connection there is no room."""
+    shape = shaped(doors)
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        told = shape(scope["path"])("too many connections are open: try again in 1 s", 503)
+        await Json(told, 503, headers={"Retry-After": "1"})(scope, receive, send)
+
+    return answer
+
+
 class Sites:
     """Around an application: whoever asks for another name, or for a page of another site, is told so."""
 

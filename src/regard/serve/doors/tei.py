@@ -105,7 +105,7 @@ async def predict(ask: Ask) -> Response:
     if len(widths) > 1:
         raise RefusedError("inputs holds both single texts and pairs: send them apart", 422)
     lists = [[each[place] for each in rows] for place in range(widths.pop() if widths else 1)]
-    _raw(ask, served, numbers=served.predictor.problem == "number")
+    _raw(ask, served, _instead(served))
     found = await _read(ask, served, "classify", lists, ask.fields, "cut")
     told = [each.probabilities or {NUMBER: each.value} for each in found]
     answers = [
@@ -115,13 +115,16 @@ async def predict(ask: Ask) -> Response:
     return Json(answers if several else answers[0])
 
 
-def _raw(ask: Ask, served: Served, *, numbers: bool) -> bool:
-    """Whether numbers are asked for as the model gives them; only some are to be had so."""
+def _raw(ask: Ask, served: Served, instead: str | None) -> bool:
+    """Whether numbers are asked for as the model gives them; some have others `instead`."""
     raw: bool = ask.value("raw_scores", bool, False)
-    if raw and not numbers:
-        what = "similarities" if served.task == "embed" else "probabilities"
-        raise RefusedError(f"raw_scores: {served.name} gives {what} alone; leave it out", 422)
+    if raw and instead is not None:
+        raise RefusedError(f"raw_scores: {served.name} gives {instead} alone; leave it out", 422)
     return raw
+
+
+def _instead(classifier: Served) -> str | None:
+    return None if classifier.predictor.problem == "number" else "probabilities"
 
 
 def _rows(value: Any) -> tuple[list[list[str]], bool]:
@@ -202,13 +205,13 @@ async def _ranked(ask: Ask, query: str, texts: list[str]) -> tuple[Served, list[
 
 
 async def _scored(ask: Ask, served: Served, query: str, texts: list[str]) -> list[float]:
-    pairs = [[query] * len(texts), texts]
-    if served.task == "rerank":
-        raw = _raw(ask, served, numbers=True)
+    pairs, models = [[query] * len(texts), texts], ask.service.models
+    if served in models.of("rerank"):
+        raw = _raw(ask, served, None)
         scores = np.array(await _read(ask, served, "scores", pairs, ask.fields, "windows", raw=True))
         return (scores if raw else sigmoid(scores)).tolist()
-    _raw(ask, served, numbers=served.task == "classify" and served.predictor.problem == "number")
-    if served.task == "embed":
+    if served in models.of("embed"):
+        _raw(ask, served, "similarities")
         asked, searched = (served.predictor.prompt_of(side) for side in ("query", "passage"))
         if asked == searched:
             vectors = np.stack(
@@ -218,6 +221,7 @@ async def _scored(ask: Ask, served: Served, query: str, texts: list[str]) -> lis
         [vector] = await _read(ask, served, "embed", [[query]], ask.fields, "windows", prompt=asked)
         found = await _read(ask, served, "embed", [texts], ask.fields, "windows", prompt=searched)
         return [float(score) for score in np.stack(found) @ vector] if texts else []
+    _raw(ask, served, _instead(served))
     found = await _read(ask, served, "classify", pairs, ask.fields, "cut")
     last = served.predictor.labels[-1] if served.predictor.labels else ""
     return [float(each.probabilities.get(last, each.value)) for each in found]
