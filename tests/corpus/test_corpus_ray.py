@@ -13,7 +13,6 @@ import pytest
 
 from regard.corpus import on_ray
 from regard.corpus.folder import fingerprint
-from regard.corpus.local import WorkerError
 from regard.corpus.on_ray import cores_each
 from regard.corpus.plan import Shard
 from regard.corpus.reading import Stretch
@@ -44,95 +43,28 @@ except Exception as error:
 """
 
 
-class Deaf:
-    """Ray, of which only what a pool asks for is here; workers answer at once, in this process."""
-
-    class exceptions:  # noqa: N801  # as Ray calls it
-        class RayActorError(Exception):
-            pass
-
-    def __init__(self, dying=()):
-        self.dying, self.started, self.ended, self.given = [*dying], 0, 0, []
-
-    def remote(self, **resources):
-        return lambda kind: SimpleNamespace(remote=lambda job: self._worker(kind))
-
-    def _worker(self, kind):
-        self.started += 1
-        number = self.started
-
-        def do(shard):
-            self.given.append((number, shard.number))
-            return self.dying.pop() if shard.number == 1 and self.dying else f"done {shard.number}"
-
-        opened = self.exceptions.RayActorError("no room") if kind is None else None
-        named = {"open": lambda: [opened], "do": lambda shard: [do(shard)]}
-        return SimpleNamespace(
-            **{
-                name: SimpleNamespace(remote=lambda *own, call=call: Answer(call(*own)))
-                for name, call in named.items()
-            }
-        )
-
-    def wait(self, every, num_returns):
-        return every[:1], every[1:]
-
-    def get(self, answer):
-        if isinstance(answer.value, self.exceptions.RayActorError):
-            raise answer.value
-        return answer.value
-
-    def kill(self, worker):
-        self.ended += 1
-
-
-class Answer:
-    def __init__(self, found):
-        (self.value,) = found
-
-
-def shards(count):
-    return [Shard(number, 10, (Stretch(0, number, 1, number + 1),)) for number in range(count)]
-
-
-def test_each_worker_has_one_shard_at_a_time_and_all_are_ended():
-    ray = Deaf()
-    found = [*on_ray._Pool(ray, None).run(iter(shards(7)), 3)]
-    assert sorted(found) == [f"done {number}" for number in range(7)]
-    assert {number for number, _ in ray.given} == {1, 2, 3}
-    assert (ray.started, ray.ended) == (3, 3)
-    assert [*on_ray._Pool(Deaf(), None).run(iter(shards(1)), 9)] == ["done 0"]
-
-
-def test_the_shard_of_a_worker_that_died_is_done_by_another():
-    died = Deaf.exceptions.RayActorError("killed")
-    ray = Deaf(dying=[died, died])
-    assert sorted(on_ray._Pool(ray, None).run(shards(4), 2)) == [f"done {number}" for number in range(4)]
-    assert (ray.started, ray.ended) == (4, 4)
-    assert [number for _, number in ray.given].count(1) == 3
-
-
-def test_workers_that_die_while_they_open_the_model_are_told(monkeypatch):
-    monkeypatch.setattr(on_ray, "_Actor", None)
-    job = SimpleNamespace(model="m1")
-    with pytest.raises(WorkerError, match=r"3 workers in a row have died while they opened m1: .*no room"):
-        [*on_ray._Pool(Deaf(), job).run(shards(4), 2)]
-
-
 def test_a_worker_that_does_not_see_the_folder_says_so_before_it_opens_the_model(
     tiny, lines, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(on_ray, "_PATIENCE", 0.0)
     out = tmp_path / "out"
-    found = corpus("embed", tiny["embedder"], lines, out)
-    run = fingerprint(found.manifest)
+    run = fingerprint(corpus("embed", tiny["embedder"], lines, out).manifest)
     opened = []
-    monkeypatch.setattr(on_ray, "ShardWork", opened.append)
+
+    class Opened:
+        def __init__(self, job):
+            opened.append(job)
+
+        def do(self, shard):
+            return shard.number
+
+    monkeypatch.setattr(on_ray, "ShardWork", Opened)
+    shard = Shard(99, 10, (Stretch(0, 0, 1, 1),))
     for folder, token in ((tmp_path / "elsewhere", run), (out, "of another run")):
-        said = on_ray._Actor(SimpleNamespace(out=str(folder), run=token)).open()
+        said = on_ray._Actor(SimpleNamespace(out=str(folder), run=token))._done(shard)
         assert re.search(r"is not the folder of this run: .*OUT must be shared", str(said))
     assert (opened, (tmp_path / "elsewhere").exists()) == ([], False)
-    assert on_ray._Actor(SimpleNamespace(out=str(out), run=run)).open() is None
+    assert on_ray._Actor(SimpleNamespace(out=str(out), run=run))._done(shard) == 99
     assert len(opened) == 1
 
 
@@ -141,7 +73,6 @@ import numpy, sys, warnings
 warnings.simplefilter("ignore")
 from regard.corpus import on_ray
 ray = on_ray._import_ray()
-import ray.data
 from regard.corpus import Worker
 ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
 texts = open(sys.argv[2], encoding="utf-8").read().split("\\n")[:-1]
@@ -184,6 +115,7 @@ def test_a_shard_that_kills_every_worker_of_ray_is_told_after_three(tiny, lines,
         rf"WorkerError shard 1 \(from {re.escape(str(lines))}:\d+ on\) has cost 3 workers.*--shard-tokens"
     )
     assert re.fullmatch(wanted, done.stdout.splitlines()[-1]), done.stdout + done.stderr  # Ray talks, too
+    assert (tmp_path / "out" / ".regard" / "partial" / "begun-000001").stat().st_size == 4
 
 
 def test_what_a_worker_of_ray_raises_is_said_as_it_is(tiny, lines, tmp_path):

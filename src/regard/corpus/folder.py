@@ -180,6 +180,14 @@ class OutFolder:
         with full_disk(path):
             replace(path, save, partial=folder / f"{path.name}.{platform.node()}.{os.getpid()}")
 
+    def begin(self, number: int) -> int:
+        """How many workers have begun this shard in this run, with the one that says so."""
+        folder = self.own / "partial"
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / f"begun-{number:06d}").open("ab") as file:
+            file.write(b".")
+            return file.tell()
+
     def mark(self, done: Done) -> None:
         """Say that a shard is done: its files are there."""
         path = self.own / "done" / f"{done.number:06d}.json"

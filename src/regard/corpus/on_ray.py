@@ -1,36 +1,41 @@
-"""Workers by Ray: an actor with the model for each, on this machine or on a cluster.
+"""Workers by Ray Data: an actor with the model for each, on this machine or on a cluster.
 
-    shards -> an actor that holds the model, one shard at a time -> what is done
+    shards -> from_items -> map_batches(an actor that holds the model) -> what is done
 
 A worker reads its shard and writes its file itself, so what goes through Ray is small, and memory stays as it
-is. A shard is given only to a worker that has opened the model: none waits behind another, or for a machine
-that is gone. A worker that dies is replaced, and its shard given to another; one that has killed three is
-told, as by local.py. What a worker raises comes back as what it has done. Input, model and output must be
-where all machines see them; a worker looks for the manifest before it opens the model.
+is. An actor has one shard at a time: left to itself, Ray Data hands the first that is ready several, while
+others have none. Ray starts a worker that has died anew, and gives its shard to another, for ever: so the
+folder counts who has begun a shard, and one that has killed three is told, as by local.py. What a worker
+raises comes back as what it has done. Input, model and output must be where all machines see them; a worker
+looks for the manifest before it opens the model.
 """
 
+import logging
 import os
+import pickle
 import platform
 import time
 import warnings
-from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
-from itertools import islice
 from typing import Any
+
+import numpy as np
 
 from regard.config import ConfigError
 from regard.corpus.folder import Done, OutFolder, fingerprint
 from regard.corpus.local import LIVES, WorkerError, killing, sendable
 from regard.corpus.plan import Shard
+from regard.corpus.reading import Stretch
 from regard.corpus.work import Job, ShardWork
 from regard.text.remote import EXTRA
 
 _QUIETLY = {
     "RAY_worker_niceness": "0",  # Ray's own is 15, and all that others do goes first
-    "RAY_BACKEND_LOG_LEVEL": "fatal",
+    "RAY_BACKEND_LOG_LEVEL": "fatal",  # of a restart's arguments, which Ray Data keeps
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
 }
 _PATIENCE = 60.0
 """Seconds after which all machines that share a disk see what one has written: NFS asks after a minute."""
@@ -58,78 +63,28 @@ class Cluster:
         device = "cuda" if on_gpu else job.device  # Ray shows each worker its own GPU only
         count = workers or (int(sum(each.get("GPU", 0) for each in have)) if on_gpu else 1)
         share = cores_each([int(each.get("CPU", 0)) for each in have], count)
-        own = replace(job, device=device, threads=None if on_gpu else share)
-        pool = _Pool(self._ray, own, num_cpus=1 if on_gpu else share, num_gpus=1 if on_gpu else 0)
+        context = self._ray.data.DataContext.get_current()
+        context.enable_progress_bars = False
+        context.execution_options.verbose_progress = False
+        rows = [{"number": each.number, "bytes": each.bytes, "stretches": _plain(each)} for each in shards]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            yield from pool.run(shards, count)
-
-
-class _Pool:
-    def __init__(self, ray: Any, job: Job, **resources: int) -> None:
-        self._ray, self._job = ray, job
-        self._make = ray.remote(max_restarts=0, **resources)(_Actor)
-        self._busy: dict[Any, tuple[Any, Shard | None]] = {}
-        """Of what is waited for: who does it, and which shard; None while a worker opens its model."""
-        self._killed: Counter[int] = Counter()
-        self._stillborn = 0
-        """Workers in a row that have died before they had opened it."""
-
-    def run(self, shards: Iterable[Shard], workers: int) -> Iterator[Done]:
-        todo = iter(shards)
-        waiting = deque(islice(todo, workers))
-        for _ in [*waiting]:
-            self._start()
-        try:
-            while waiting or any(shard is not None for _, shard in self._busy.values()):
-                (ready,), _ = self._ray.wait([*self._busy], num_returns=1)
-                worker, shard = self._busy.pop(ready)
-                try:
-                    found = self._ray.get(ready)
-                except self._ray.exceptions.RayActorError as error:
-                    self._end(worker)
-                    waiting.extendleft(self._lost(shard, error))
-                    if waiting:
-                        self._start()
-                    continue
+            data = self._ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
+                _Actor,
+                fn_constructor_args=(replace(job, device=device, threads=None if on_gpu else share),),
+                batch_size=1,
+                batch_format="numpy",
+                compute=self._ray.data.ActorPoolStrategy(
+                    size=min(count, len(rows)), max_tasks_in_flight_per_actor=1
+                ),
+                num_cpus=1 if on_gpu else share,
+                num_gpus=1 if on_gpu else 0,
+            )
+            for row in data.iter_rows():
+                found = pickle.loads(row["done"])
                 if isinstance(found, Exception):
                     raise found
-                self._stillborn = 0
-                if shard is not None:
-                    yield found
-                if waiting:
-                    own = waiting.popleft()
-                    waiting.extend(islice(todo, 1))
-                    self._busy[worker.do.remote(own)] = worker, own
-                else:
-                    self._end(worker)
-        finally:
-            for worker, _ in self._busy.values():
-                self._end(worker)
-
-    def _start(self) -> None:
-        worker = self._make.remote(self._job)
-        self._busy[worker.open.remote()] = worker, None
-
-    def _end(self, worker: Any) -> None:
-        with suppress(Exception):  # it has ended
-            self._ray.kill(worker)
-
-    def _lost(self, shard: Shard | None, error: Exception) -> list[Shard]:
-        """What a worker that has died was doing."""
-        if shard is None:
-            self._stillborn += 1
-            if self._stillborn < LIVES:
-                return []
-            said = " ".join(str(error).split())
-            raise WorkerError(
-                f"{LIVES} workers in a row have died while they opened {self._job.model}: is memory short? "
-                f"take fewer workers ({said[-500:]})"
-            )
-        self._killed[shard.number] += 1
-        if self._killed[shard.number] >= LIVES:
-            raise WorkerError(killing(self._job, shard, "the last one ended"))
-        return [shard]
+                yield found
 
 
 @contextmanager
@@ -151,9 +106,10 @@ def _import_ray() -> Any:
         os.environ.setdefault(name, value)
     try:
         import ray
-        import ray.exceptions
+        import ray.data
     except ImportError as error:
         raise ConfigError(f"--engine ray needs Ray: {EXTRA}; or --engine local") from error
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
     return ray
 
 
@@ -175,32 +131,42 @@ def cores_each(machines: Sequence[int], count: int) -> int:
     return 1
 
 
+def _plain(shard: Shard) -> list[int]:
+    return [number for each in shard.stretches for number in (each.file, each.start, each.length, each.line)]
+
+
 class _Actor:
     """What holds the model, on the side of Ray."""
 
     def __init__(self, job: Job) -> None:
         self._job, self._folder = job, OutFolder(job.out, job.run)
         self._work: ShardWork | None = None
+        """Opened for the first shard, which counts whom that kills."""
 
-    def open(self) -> Exception | None:
-        try:
-            self._refuse_elsewhere()
-            self._work = ShardWork(self._job)
-        except Exception as error:
-            return sendable(error)
-        return None
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        found = np.empty(len(batch["number"]), dtype=object)
+        columns = (batch["number"], batch["bytes"], batch["stretches"])
+        for place, (number, size, flat) in enumerate(zip(*columns, strict=True)):
+            numbers = [int(each) for each in flat]
+            stretches = tuple(Stretch(*numbers[at : at + 4]) for at in range(0, len(numbers), 4))
+            found[place] = pickle.dumps(self._done(Shard(int(number), int(size), stretches)))
+        return {"number": batch["number"], "done": found}
 
-    def do(self, shard: Shard) -> Done | Exception:
+    def _done(self, shard: Shard) -> Done | Exception:
         if (there := self._folder.done(shard.number)) is not None:
             return there
         try:
+            if self._work is None:
+                self._refuse_elsewhere()
+            if self._folder.begin(shard.number) > LIVES:
+                return WorkerError(killing(self._job, shard, "the last one ended"))
             return self._do(shard)
         except Exception as error:
             return sendable(error)
 
     def _do(self, shard: Shard) -> Done:
         if self._work is None:
-            raise RuntimeError("a worker that has not opened its model is given a shard")
+            self._work = ShardWork(self._job)
         return self._work.do(shard)
 
     def _refuse_elsewhere(self) -> None:
