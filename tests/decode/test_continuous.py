@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.decode import DecodeConfig, Sliding, steps
+from regard.decode import DecodeConfig, Sliding, continuous, steps
 from regard.decode.captured import CapturedStepper
 from regard.decode.causal import KINDS, CausalStepper
 from regard.decode.continuous import ContinuousBatch, Prompt
@@ -111,6 +111,16 @@ def test_texts_that_join_are_what_each_is_alone(family):
 @pytest.mark.parametrize("name", ["transformer, modern", "transformer, alibi", "transformer, learned"])
 def test_they_are_in_steps_of_fixed_size(name):
     assert check(livened(CapturedStepper(Decoder(decoder(*BODIES[name])).eval()))) == {False, True}
+
+
+def test_they_are_where_a_step_begins_before_the_host_knows_the_last_one(monkeypatch):
+    """As on CUDA."""
+    early = []
+    monkeypatch.setattr(continuous, "_is_apart", lambda _: True)
+    monkeypatch.setattr(continuous, "on_the_way", lambda *both, check: lambda: early.append(check) or both)
+    stepper = livened(CapturedStepper(Decoder(decoder(*BODIES["transformer, modern"])).eval()))
+    assert check(stepper) == {False, True}
+    assert early
 
 
 @pytest.mark.parametrize("name", ["transformer, learned", "lstm, no attention"])

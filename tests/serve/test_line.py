@@ -46,6 +46,16 @@ def test_only_one_kind_is_taken_at_a_time_and_within_the_budget():
     assert [(each.cost, each.granted) for each in line.take(40)] == [(10, 10), (10, 10), (1000, 10)]
 
 
+def test_so_many_texts_are_taken_as_there_is_room_for_and_none_of_those_who_have_enough():
+    line = Line(64, 10**6)
+    for caller, size in (("a", 1), ("b", 3), ("c", 1), ("c", 8)):
+        line.put(Work(caller, None, 10, caller, time.monotonic() + 60, size=size))
+    assert [each.caller for each in line.take(1000, most=3)] == ["a", "c"]
+    assert line.take(1000, wait=False, without={"b", "c"}) == []
+    assert [each.caller for each in line.take(1000, most=1, without={"b"})] == ["c"]  # one at least
+    assert [each.caller for each in line.take(1000)] == ["b"]
+
+
 def test_who_gives_up_leaves_the_line_and_who_is_late_is_told():
     line = Line(64, 10**6)
     gone, late, whole = work(), work(seconds=0.05), work()

@@ -6,9 +6,9 @@
           |     fff             how they are written: greedily or drawn, by which numbers.
           +------------- steps
 
-Prompts are read by themselves (`Stepper.prefill`); then their state joins that of the others (`State.join`).
-What a text becomes does not depend on its company, but for rounding. tests/decode/test_continuous.py holds it
-equal to what `regard.decode.steps` gives of it alone.
+Prompts are read by themselves (`prefill`); then their state joins that of the others (`JoiningState`). What a
+text becomes does not depend on its company, but for rounding. tests/decode/test_continuous.py holds it equal
+to what `regard.decode.steps` gives of it alone.
 """
 
 import math
@@ -28,7 +28,7 @@ from regard.decode.sample import Chooser, sample_streams, uniform
 from regard.decode.sliding import Starter
 from regard.decode.stepper import on_the_way
 from regard.layout import Layout
-from regard.nn.state import State
+from regard.nn.state import JoiningState
 
 AHEAD = 64
 """Tokens for which a state has room when it begins; it grows."""
@@ -99,7 +99,7 @@ class Row:
 class _Read:
     """Prompts whose rows have not joined yet, and the scores for what follows each."""
 
-    state: State
+    state: JoiningState
     scores: Float[Tensor, "rows vocab"]
     rows: list[Row]
 
@@ -108,7 +108,7 @@ class ContinuousBatch:
     def __init__(self, stepper: Starter) -> None:
         self.stepper = stepper
         self._rows: list[Row] = []
-        self._state: State | None = None
+        self._state: JoiningState | None = None
         self._read: list[_Read] = []
         self._early: Float[Tensor, "rows vocab"] | None = None
         self._choosers: WeakValueDictionary[Any, Chooser] = WeakValueDictionary()
@@ -129,7 +129,7 @@ class ContinuousBatch:
             )
         lengths = [len(prompt.ids) for prompt in prompts]
         room = max(len(prompt.ids) + min(prompt.maximum, AHEAD) for prompt in prompts)
-        state: State = self.stepper.start(rows=len(prompts), capacity=room)
+        state: JoiningState = self.stepper.start(rows=len(prompts), capacity=room)
         device = state.lengths.device
         ids = torch.tensor([id for prompt in prompts for id in prompt.ids], device="cpu").to(device)
         scores = self.stepper.prefill(ids, Layout.of(lengths).to(device), state)
@@ -209,13 +209,18 @@ class ContinuousBatch:
             rows = [self._rows[place] for place in places]
             chosen = slice(None) if len(places) == len(scores) else torch.tensor(places, device=scores.device)
             values[chosen], tokens[chosen] = _next(rows, scores[chosen])
-        if scores.is_cuda:
+        if _is_apart(scores):
             wait = on_the_way(values, tokens, check=False)
             if getattr(self.stepper, "early", False) and not any(map(_last, self._rows)):
                 self._early = self.stepper.step(tokens, self._state)  # for those that end here too
             values, tokens = wait()
         for row, value, token in zip(self._rows, values.tolist(), tokens.tolist(), strict=True):
             row.take(value, token)
+
+
+def _is_apart(scores: Tensor) -> bool:
+    """Whether a device works while the host does."""
+    return scores.is_cuda
 
 
 def _last(row: Row) -> bool:

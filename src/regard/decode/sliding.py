@@ -16,7 +16,7 @@ from torch import Tensor
 
 from regard.decode.stepper import Stepper
 from regard.layout import Layout
-from regard.nn.state import Rows, State, check_rows
+from regard.nn.state import JoiningState, Rows, check_rows
 
 
 class Starter(Stepper, Protocol):
@@ -26,7 +26,7 @@ class Starter(Stepper, Protocol):
 
 @dataclass(slots=True, eq=False)
 class SlidingState:
-    inner: State
+    inner: JoiningState
     tokens: list[list[int]]
     """What each row of the inner state has read."""
 

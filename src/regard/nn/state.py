@@ -38,9 +38,13 @@ class State(Protocol):
     def select(self, rows: Rows) -> None:
         """Row i becomes what row rows[i] was. Rows that decode sources stay in the order of their sources."""
 
+
+class JoiningState(State, Protocol):
+    """Of a decoder without sources."""
+
     def join(self, other: Any) -> None:
         """The rows of another state of the same model come behind these; they may be longer or shorter. The
-        other one stays as it is. Not for rows that decode sources."""
+        other one stays as it is."""
 
 
 def check_rows(rows: Rows, count: int) -> Int[Tensor, "kept"]:

@@ -3,7 +3,7 @@
     Lane           reads texts (embed, classify, tag, answer, fill): all that waits goes through in one pass,
                    large requests in several
     Translating    writes translations: sentences join while others are being written, and leave when done
-    Writing        continues prompts: a new one begins while others are being written
+    Writing        continues prompts: they join while others are being written, and leave when done
 
 What a text gives does not hang on its company, but for rounding.
 """
@@ -70,7 +70,7 @@ class Lane:
 
     def _run(self) -> None:
         while works := self.line.take(self.budget):
-            self.metrics.took(self.name, [work for work in works if work.state is None])
+            self.metrics.took(self.name, works)
             parts = [_Part.of(work) for work in works]
             try:
                 self._answer(parts)
