@@ -4,6 +4,7 @@ the loop."""
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,12 +12,13 @@ from starlette.testclient import TestClient
 
 from regard.hub import Checkpoint
 from regard.serve import aside
+from regard.serve import service as services
 from regard.serve.app import build_app
-from regard.serve.doors import openai
+from regard.serve.doors import libretranslate, openai
 from regard.serve.limits import Limits
 from regard.serve.line import LateError
 from regard.serve.models import Named
-from regard.serve.service import Service
+from regard.serve.service import LETTERS, Service
 from regard.settings.models import ClassifyConfig, PoolConfig
 from regard.tasks.base.encoders import save_checkpoint
 from regard.tasks.language.generator import Generator
@@ -149,3 +151,72 @@ def test_raw_scores_are_refused_where_there_are_none(client: TestClient, model: 
             assert refused.status_code == 422
             assert f"raw_scores: {model} gives" in refused.json()["error"]
             assert client.post(path, json={**body, "model": model, "raw_scores": False}).status_code == 200
+
+
+def test_tokens_of_batches_are_those_of_the_parts_that_are_in_them(
+    client: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that takes several batches is counted once, and has waited once."""
+    names = ("batch_tokens_sum", "batch_tokens_count", "batch_requests_total", "wait_seconds_count")
+
+    def told() -> list[float]:
+        registry, about = service.metrics.registry, {"model": "other"}
+        return [registry.get_sample_value(f"regard_{name}", about) or 0.0 for name in names]
+
+    def ask(count: int) -> None:
+        body = {"model": "other", "inputs": ["red dog"] * count}
+        assert client.post("/embed", json=body).status_code == 200
+
+    monkeypatch.setattr(service.models.named("other", ["embed"]).lane, "budget", 40)
+    ask(1)  # taken with the budget that was
+    before = told()
+    ask(30)
+    cost = 30 * (len("red dog") // LETTERS + 2)
+    found = [after - own for after, own in zip(told(), before, strict=True)]
+    assert found == [cost, -(-cost // 40), 1, 1]
+
+
+def test_the_coldest_temperatures_give_the_likeliest_token(client: TestClient) -> None:
+    asked = {"model": "verse", "prompt": "red dog", "max_tokens": 4}
+    found = [client.post("/v1/completions", json={**asked, "temperature": each}) for each in (0, 1e-45, 1e-9)]
+    texts = [each.json()["choices"][0]["text"] for each in found]
+    assert texts[0]
+    assert len({*texts}) == 1
+
+
+def test_who_uploads_very_many_files_loses_their_own() -> None:
+    files = libretranslate._Files()
+
+    def put(caller: str) -> str:
+        return files.put(libretranslate._File("a.txt", b"", "text/plain", time.monotonic() + 60, caller))
+
+    kept = [put("few") for _ in range(3)]
+    many = [put("many") for _ in range(2 * libretranslate.KEPT_FILES)]
+    assert all(files.get(each) for each in [*kept, many[-1]])
+    assert files.get(many[0]) is None
+    assert len(files._files) == libretranslate.KEPT_FILES
+
+
+def test_new_models_are_warmed_and_one_folder_that_cannot_be_read_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = [stored(tmp_path / name, "embed") for name in ("gone", "new")]
+    service = Service([Named.of(str(each)) for each in folders], device="cpu")
+    greeted: list[str] = []
+    own = services.stamp_of
+
+    def stamp(folder: Path, adapter: Path | None = None) -> Any:
+        if folder.name == "gone":
+            raise FileNotFoundError(folder / "config.json")
+        return own(folder, adapter)
+
+    monkeypatch.setattr(services, "stamp_of", stamp)
+    monkeypatch.setattr(service, "_greet", lambda served: greeted.append(served.name))
+    (folders[1] / "metrics.json").touch()
+    try:
+        before = service.models.named("new", ["embed"])
+        assert service.reload(warm=True) == ["new"]
+        assert {*greeted} == {"new"}
+        assert service.models.named("new", ["embed"]) is not before
+    finally:
+        service.close(1)

@@ -22,7 +22,7 @@ from regard.serve.app import build_app
 from regard.serve.limits import Limits
 from regard.serve.models import Named
 from regard.serve.service import Service
-from tests.serve.server import apart, serving
+from tests.serve.server import Running, apart, serving
 from tests.serve.words import german
 
 TREE, DOG = "a dog sees a red tree?", "old dog sees big house."
@@ -100,6 +100,18 @@ def test_a_small_document_that_unpacks_to_much_is_refused_at_once(translating):
     assert translating.memory - before < 100
     with zipfile.ZipFile(io.BytesIO(fetched)) as file:
         assert german(TREE) in file.read("word/document.xml").decode()
+
+
+@pytest.mark.parametrize("source", ["auto", "de", "de-AT"])
+def test_a_document_in_the_target_language_stays_as_it_is(translating: Running, source: str) -> None:
+    """As a text does."""
+    text = "Der alte Hund schläft heute im Garten, und die Katze sitzt auf dem Dach des Hauses."
+    for name, raw in (("a.docx", docx(f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>")), ("a.txt", text.encode())):
+        sent = {"source": source, "target": "de"}
+        with translating.client() as client:
+            answer = client.post("/translate_file", data=sent, files={"file": (name, raw)})
+            assert answer.status_code == 200, answer.text
+            assert client.get(answer.json()["translatedFileUrl"]).content == raw
 
 
 def test_what_is_opened_keeps_its_time_and_nobody_else_waits(word_model, monkeypatch):

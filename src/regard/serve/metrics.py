@@ -26,7 +26,11 @@ class Metrics:
             "regard_wait_seconds", "In the line of a model.", ["model"], buckets=SECONDS, **own
         )
         self._batches = Histogram(
-            "regard_batch_tokens", "Tokens, about, of a batch.", ["model"], buckets=TOKENS, **own
+            "regard_batch_tokens",
+            "Tokens, about, of what begins together.",
+            ["model"],
+            buckets=TOKENS,
+            **own,
         )
         self._shared = Counter("regard_batch_requests_total", "Requests in all batches.", ["model"], **own)
         self._waiting = Gauge("regard_waiting", "Requests in the line of a model.", ["model"], **own)
@@ -36,12 +40,14 @@ class Metrics:
         self._waiting.labels(model).set_function(line.__len__)
         self._tokens.labels(model).set_function(lambda: line.tokens)
 
-    def took(self, model: str, works: Sequence[Work], now: float | None = None) -> None:
-        """A batch begins."""
-        now = time.monotonic() if now is None else now
-        self._batches.labels(model).observe(sum(work.cost for work in works))
-        self._shared.labels(model).inc(len(works))
-        for work in works:
+    def took(self, model: str, works: Sequence[Work], *, whole: bool = False) -> None:
+        """A batch begins. Unless each is `whole` in it, a large request is in several, with a part of its
+        tokens in each; it has waited, and is counted, when the first begins."""
+        now = time.monotonic()
+        self._batches.labels(model).observe(sum(work.cost if whole else work.granted for work in works))
+        fresh = [work for work in works if work.state is None]
+        self._shared.labels(model).inc(len(fresh))
+        for work in fresh:
             self._waited.labels(model).observe(now - work.began)
 
     def answered(self, door: str, status: int, seconds: float) -> None:

@@ -151,7 +151,7 @@ class TranslatorLane(Lane):
                 return
 
     def _joining(self, works: list[Work], under_way: list[_Joined]) -> Iterator[Joining]:
-        self.metrics.took(self.name, [work for work in works if work.state is None])
+        self.metrics.took(self.name, works)
         batch: list[_Joined] = []
         pieces: list[Piece] = []
         gone: set[int] = set()

@@ -73,7 +73,7 @@ class GeneratorLane(Lane):
             having = {each.work.caller for each in under_way.values()}
             works = self.line.take(self.budget, wait=False, most=2 * rows - batch.rows, without=having)
         if works:
-            self.metrics.took(self.name, works)
+            self.metrics.took(self.name, works, whole=True)
             self._begin_all(batch, works, under_way)
         return bool(works or under_way)
 

@@ -6,7 +6,7 @@ NeMo Curator asks the same path for {"texts", "src_lang", "tgt_lang"} and reads 
 import re
 import secrets
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal
@@ -107,6 +107,7 @@ class _File:
     content: bytes
     kind: str
     until: float
+    caller: str
 
 
 class _Files:
@@ -120,8 +121,11 @@ class _Files:
         now = time.monotonic()
         for key in [key for key, each in self._files.items() if each.until < now]:
             del self._files[key]
-        while len(self._files) >= KEPT_FILES:
-            self._files.popitem(last=False)
+        while len(self._files) >= KEPT_FILES:  # who has the most loses the oldest
+            held = Counter(each.caller for each in self._files.values())
+            most = max(held.values())
+            key = next(key for key, each in self._files.items() if held[each.caller] == most)
+            del self._files[key]
         key = secrets.token_urlsafe(16)
         self._files[key] = file
         return key
@@ -146,7 +150,7 @@ async def translate_file(ask: Ask) -> Response:
     work = _translate_text if ending in FILES else _translate_document
     content, media = await work(ask, name, ending, raw, source, target)
     until = time.monotonic() + KEPT_SECONDS
-    file = _File(f"{name[: -len(ending)]}_{target}{ending}", content, media, until)
+    file = _File(f"{name[: -len(ending)]}_{target}{ending}", content, media, until, ask.caller)
     key = ask.kept(_Files).put(file)
     return Json({"translatedFileUrl": f"{ask.request.base_url}download_file/{key}"})
 
@@ -181,7 +185,7 @@ async def _translate_text(
 async def _translate_document(
     ask: Ask, name: str, ending: str, raw: bytes, source: str, target: str
 ) -> tuple[bytes, str]:
-    """What the file says of its languages goes before a guess."""
+    """What the file says of its languages goes before a guess; one in the target language stays as it is."""
     try:
         most = int(ask.service.limits.unpacking * ask.service.limits.body)
 
@@ -196,6 +200,8 @@ async def _translate_document(
             raise RefusedError(f"{name} is to be in {opened.target_language!r}, not {target!r}: ask for that")
         source = opened.source_language or source if source == "auto" else source
         (language,) = await _sources(ask, ["\n".join(texts)], source, target)
+        if same(language.language, target):
+            return raw, "application/octet-stream"
         terms = await _terms(ask, language.language, target)
         content = await translate_opened(ask, opened, language.language, target, terms=terms)
     except DataError as error:

@@ -23,6 +23,8 @@ from regard.tasks.language.continuation import Written
 from regard.tasks.language.dialogue import ChatPrompt
 from regard.tasks.language.template_bounds import ChatError
 
+COLD = 1e-5
+"""Temperatures below give the likeliest token, as 0 does: scores over them are no numbers at some point."""
 REASONS = {"end": "stop", "stop": "stop", "length": "length"}
 TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 
@@ -122,7 +124,7 @@ def _settings(ask: Ask, samples: int, *, most: int) -> tuple[dict[str, Any], int
     temperature = ask.number("temperature", 1.0, 0, 2)
     top_p = ask.number("top_p", 1.0, 0, 1)
     seed = ask.value("seed", int)
-    greedy = temperature == 0
+    greedy = temperature < COLD
     try:
         decoding = (
             DecodeConfig(method="greedy")
