@@ -15,6 +15,7 @@ from regard.settings.models import DecoderConfig
 from regard.settings.network import Scaling
 from regard.tasks.base.documents import DocumentCorpus, DocumentsConfig
 from regard.tasks.base.evaluation import text_options
+from regard.tasks.base.own_recipe import own_recipe
 from regard.tasks.base.recipe import read_recipe
 from regard.tasks.base.task import EvaluateOptions
 from regard.tasks.base.terminal import counting, say
@@ -80,7 +81,7 @@ def _settings(folder: Path, files: Sequence[Path]) -> tuple[DocumentsConfig, Con
     """As the model was trained."""
     if is_foreign(folder) or not (folder / "recipe.toml").exists():
         return DocumentsConfig(train=tuple(map(str, files)), documents="file"), ContextConfig()
-    recipe = read_recipe(folder / "recipe.toml", lambda task: RECIPE).checked
+    recipe = read_recipe(own_recipe(folder), lambda task: RECIPE).checked
     return replace(recipe.data, valid=(), hold_out=0), recipe.context
 
 
