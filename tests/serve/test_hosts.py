@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+import regard
 from regard.config import ConfigError
 from regard.serve.app import build_app
 from regard.serve.limits import Limits
@@ -14,6 +15,7 @@ from regard.serve.metrics import Metrics
 from regard.serve.run import check_proxies, configured
 from regard.serve.sites import check_origins, own_names
 from tests.serve.server import Running, apart, serving
+from tests.serve.words import german
 
 NEVER = None
 SERVICE: Any = SimpleNamespace(limits=Limits(), metrics=Metrics())
@@ -134,12 +136,17 @@ def test_a_proxy_is_an_address(address: str) -> None:
         check_proxies(["::1", "10.0.0.7", "10.0.0.0/8", address])
 
 
-def test_the_option_names_the_proxy(translating: Running, word_model: Path) -> None:
+def test_the_options_name_the_proxy_and_the_precision(translating: Running, word_model: Path) -> None:
     def scheme(running: Running) -> str:
         sent = {"data": {"source": "en", "target": "de"}, "files": {"file": ("a.txt", b"a dog")}}
         with running.client(headers=FORWARDED) as client:
             return client.post("/translate_file", **sent).json()["translatedFileUrl"].partition(":")[0]
 
     assert scheme(translating) == "http"
-    with serving(f"en-de={word_model}", "--proxy", "127.0.0.1") as running:
+    with serving(f"en-de={word_model}", "--proxy", "127.0.0.1", "--precision", "int8") as running:
         assert scheme(running) == "https"
+        text = "a dog sees a red tree."
+        found = running.post("/v1/translate", {"texts": text, "target": "de"}).json()["result"]
+    alone = regard.load(word_model, regard.Translator, device="cpu", precision="int8").translate(text)
+    assert found["text"] == alone.text == german(text)
+    assert found["score"] == pytest.approx(alone.score, abs=1e-4)
