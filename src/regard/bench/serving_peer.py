@@ -1,7 +1,7 @@
 """What people write around CTranslate2: an application that calls it once a request. Starlette alone, so that
 it has no more to do than FastAPI would.
 
-python -m regard.bench.serving_peer ENGINE TOKENIZER WORKERS BEAM PORT
+python -m regard.bench.serving_peer ENGINE TOKENIZER WORKERS THREADS BEAM PORT
 """
 
 import sys
@@ -20,10 +20,14 @@ from regard.text import Tokenizer
 
 
 def main() -> None:
-    folder, own, workers, beam, port = sys.argv[1:]
+    folder, own, workers, threads, beam, port = sys.argv[1:]
     tokenizer = Tokenizer.load(own)
     engine = ctranslate2.Translator(
-        folder, device="cpu", compute_type="int8", inter_threads=int(workers), intra_threads=1
+        folder,
+        device="cpu",
+        compute_type="int8",
+        inter_threads=int(workers),
+        intra_threads=int(threads),
     )
     names = token_names(tokenizer, len(tokenizer))
     ids = {name: id for id, name in enumerate(names)}
