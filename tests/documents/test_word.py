@@ -6,7 +6,7 @@ import zipfile
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from lxml import etree
 
@@ -180,6 +180,7 @@ KEPT = re.compile(r"<w:(?:footnoteReference|fldChar|hyperlink|bookmark|br|pict|i
 
 
 @given(st.lists(PIECES, max_size=10))
+@example([FIELD, run(" "), run("bold", "<w:b/>"), "<w:r><w:t>x</w:t><w:br/><w:t>y</w:t></w:r>"])
 def test_any_paragraph_keeps_its_marks_its_text_and_its_form(pieces):
     opened = open_body(paragraph(*pieces))
     for each in (str, lambda text: " ".join(reversed(text.split(" ")))):

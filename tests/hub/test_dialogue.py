@@ -160,7 +160,7 @@ def test_a_template_can_do_no_harm_and_comes_to_an_end(tokenizer, template, word
     began = time.process_time()
     with pytest.raises(ChatError, match=word):
         render(template, tokenizer, [{"role": "user", "content": "x"}])
-    assert time.process_time() - began < 1
+    assert time.process_time() - began < 10  # an end there is, also on a machine that is busy
 
 
 @pytest.mark.parametrize(

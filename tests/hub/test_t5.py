@@ -374,7 +374,9 @@ def test_it_translates_in_other_precisions(hf, tmp_path, kind, precision):
     assert all(each.text for each in mine.translate(ENGLISH))
 
 
-@EACH
+@pytest.mark.parametrize(
+    "kind", ["t5", "flan", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("silu", "mt5"))]
+)
 def test_onnxruntime_says_the_same(hf, tmp_path, kind):
     """Log-probabilities of every token, and greedy texts: export compares them before it is done."""
     pytest.importorskip("onnxruntime")

@@ -32,9 +32,9 @@ def told(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tup
     service.warm()
     mine = regard.load(folder, regard.Translator, device="cpu")
 
-    def alone(source: str, target: str) -> str:
+    def alone(source: str, target: str, **how: Any) -> str:
         codes = [own_code(mine.languages, each) for each in (source, target)]
-        return mine.translate(TEXT, to=codes[1], source_language=codes[0]).text
+        return mine.translate(TEXT, to=codes[1], source_language=codes[0], **how).text
 
     with TestClient(build_app(lambda: service), base_url="http://localhost") as client:
         yield client, alone
@@ -79,7 +79,7 @@ def test_files_are_read_in_their_own_language(told):
     assert client.get(found["translatedFileUrl"]).text == alone("cs", "de")
     file = {"file": ("a.json", json.dumps({"a": TEXT}).encode(), "application/json")}
     found = client.post("/translate_file", data=sent, files=file).json()
-    assert client.get(found["translatedFileUrl"]).json() == {"a": alone("cs", "de")}
+    assert client.get(found["translatedFileUrl"]).json() == {"a": alone("cs", "de", flags=True)}
 
 
 def test_a_language_that_a_model_does_not_read_is_refused(told):

@@ -20,6 +20,9 @@ from functools import lru_cache
 from regard.text.aligned import Aligned, Links, best_run, core, finer
 from regard.text.units import Span, units
 
+_SIGN = "\U00010a00"
+"""A letter of a script that nobody has written for long: no text has it, so nothing is found in a name."""
+
 __all__ = [
     "Aligned",
     "Element",
@@ -100,7 +103,7 @@ def _compiled(names: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, sorted(names, key=len, reverse=True))))
 
 
-def masked(text: str, names: Iterable[str], sign: str = "x") -> str:
+def masked(text: str, names: Iterable[str], sign: str = _SIGN) -> str:
     """With other characters in the place of all names, so that none is cut."""
     return _alternatives(names).sub(lambda found: sign * len(found[0]), text) if names else text
 
