@@ -28,6 +28,12 @@ from tests.conftest import ROOT
 PROMPT = ROOT / "tests" / "prompt.py"
 GENERATED = {"docs/speed.md": "written by regard bench; its commands measure for minutes"}
 """Pages that are written by a program, and why nothing of them is run."""
+LONG = {
+    *(f"docs/tasks/{name}.md" for name in ("embedding", "memory", "translation", "reranking")),
+    *(f"docs/guides/{name}.md" for name in ("labelled-text", "translation-memory", "checkpoints")),
+    *("docs/corpora.md", "docs/trace.md"),
+}
+"""Pages that take ten seconds and more: make gauntlet runs them."""
 
 
 class Block(NamedTuple):
@@ -231,7 +237,9 @@ MADE = {
 """Files that they write."""
 
 
-@pytest.mark.parametrize("page", pages())
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[pytest.mark.long] if page in LONG else []) for page in pages()]
+)
 def test_what_a_page_says_runs(page, desk, prompt, tmp_path, monkeypatch):
     folder = tmp_path / "desk"
     shutil.copytree(desk, folder, symlinks=True)

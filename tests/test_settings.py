@@ -42,6 +42,7 @@ NO_SETTINGS = {
     "regard.corpus.reading.Asked": "options of regard corpus; tests/corpus",
     "regard.corpus.running.CorpusSettings": "options of regard corpus; tests/corpus",
     "regard.corpus.work.Job": "what a worker is told",
+    "regard.decode.continuous.Prompt": "what one text asks for",
     "regard.documents.base.Result": "a segment's translation",
     "regard.documents.base.Segment": "what is translated at once",
     "regard.documents.registry.FormatSpec": "a part that is registered",

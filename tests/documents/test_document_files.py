@@ -89,6 +89,20 @@ def test_folders_with_documents_and_lines(tmp_path, translate, capsys):
     assert translate.read == ["one", "two %s", "one"]  # one of PO, one of XLIFF; not once more for c.po.gz
 
 
+@pytest.mark.parametrize("more", [(), ("a.po",)])
+def test_a_broken_document_does_not_hold_up_lines_and_tables(tmp_path, translate, capsys, more):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir()
+    texts = {"bad.xlf": "<xliff", "b.txt": "one\n", "c.csv": "text\none\n", **dict.fromkeys(more, PO)}
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    with pytest.raises(ConfigError, match=f"1 of {1 + len(more)} files could not be read or written"):
+        translate(folder, into=str(out))
+    assert sorted(each.name for each in out.iterdir()) == sorted([*more, "b.txt", "c.csv"])
+    assert (out / "b.txt").read_text() == "ONE\n"
+    assert "bad.xlf:1: not well-formed XML" in capsys.readouterr().err
+
+
 def test_to_standard_output_and_by_format(tmp_path, translate):
     (tmp_path / "catalogue").write_text(PO)
     assert b"TWO %s" in translate(tmp_path / "catalogue", format="po")

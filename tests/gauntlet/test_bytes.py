@@ -22,6 +22,7 @@ from tests.tasks.encoders import toys
 
 CHANGES = 200
 FILES = ("model.safetensors", "config.json", "tokenizer.json", "metrics.json", "recipe.toml", "data.json")
+CHECKPOINT = "checkpoint.safetensors"
 TOLD = (FolderError, ConfigError, DataError, CheckpointError)
 
 
@@ -68,7 +69,7 @@ def test_a_changed_byte_is_named_or_changes_nothing(folders, task, name, tmp_pat
     copy = tmp_path / "copy"
     shutil.copytree(folders[task], copy)
     wanted, content = says(copy), (copy / name).read_bytes()
-    assert {each.file.name for each in verify(copy)} == {*FILES}
+    assert {each.file.name for each in verify(copy)} == {*FILES, CHECKPOINT}
     assert {each.state for each in verify(copy)} == {"whole"}
     failures = []
     for number in range(CHANGES):
@@ -119,7 +120,7 @@ def test_a_checkpoint_with_a_changed_byte_is_refused(folders, tmp_path, record_p
     chance, failures = random.Random(int(os.environ.get("SEED", "0"))), []
     copy = tmp_path / "copy"
     shutil.copytree(folders["classify"], copy)
-    path = copy / "checkpoint.safetensors"
+    path = copy / CHECKPOINT
     content = path.read_bytes()
     for number in range(CHANGES):
         path.write_bytes(changed(content, chance))
@@ -128,6 +129,8 @@ def test_a_checkpoint_with_a_changed_byte_is_refused(folders, tmp_path, record_p
             failures.append(f"{number}: believed")
         except TOLD:
             pass
+        if {each.file.name: each.state for each in verify(copy)}[CHECKPOINT] != "damaged":
+            failures.append(f"{number}: regard check does not see it")
     record_property("cases", CHANGES)
     record_property("failures", len(failures))
     assert failures == []

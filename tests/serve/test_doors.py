@@ -112,7 +112,7 @@ def test_what_is_beside_the_loop_has_an_end() -> None:
     ended = threading.Event()
     try:
         with pytest.raises(LateError):
-            apart(aside.aside(aside.LARGE + 1, lambda: ended.wait(20), time.monotonic() + 0.05))
+            apart(aside.aside(aside.LARGE + 1, lambda: ended.wait(1), time.monotonic() + 0.05))
     finally:
         ended.set()
 

@@ -298,10 +298,12 @@ def test_a_large_request_holds_up_no_small_one(slow):
 def test_a_dozen_long_texts_of_one_address_hold_up_no_short_one_of_another(slow):
     long = {"prompt": "ROMEO:", "max_tokens": 1000, "temperature": 0, "stream": True}
     ended = slow.metric("regard_requests_total")
+    under_way = []  # who lets go of a stream's lines hangs up
     with slow.client() as client, ExitStack() as streams:
         for _ in range(12):
             answer = streams.enter_context(client.stream("POST", "/v1/completions", json=long))
-            assert next(answer.iter_lines()).startswith("data: ")  # each is being written
+            under_way.append(answer.iter_lines())
+            assert next(under_way[-1]).startswith("data: ")  # each is being written
         transport = httpx.HTTPTransport(local_address="127.0.0.2")
         with httpx.Client(base_url=slow.url, transport=transport, timeout=60) as other:
             short = other.post("/v1/completions", json={"prompt": "ROMEO:", "max_tokens": 2})

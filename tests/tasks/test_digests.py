@@ -4,6 +4,7 @@ import json
 import random
 import shutil
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from regard.tasks.base.folder import (
 )
 from regard.tasks.base.header import unfilled, whole
 from regard.tasks.base.verify import accept, verify
+from regard.train import checkpoint
 from regard.train.digests import KEY
 from tests.tasks.encoders import toys
 from tests.tasks.folders import KINDS, edit, predictor, said, stored
@@ -237,6 +239,29 @@ def test_first_values_are_left_out_of_what_is_read_from_a_file() -> None:
     assert (part.weight == 0).all()
     assert (part.table != 0).all()
     torch.set_rng_state(before)
+
+
+def test_a_checkpoint_is_compared_too(folder: Path) -> None:
+    path = folder / "checkpoint.safetensors"
+    checkpoint.write(path, {"weights": torch.ones(9)}, {"standing": {"step": 1}})
+    assert states(folder)[path.name] == "whole"
+    flip(path, -1)
+    assert states(folder)[path.name] == "damaged"
+    save_file({"weights": torch.ones(9)}, path, {"format": checkpoint.FORMAT, "facts": "{}"})
+    assert states(folder)[path.name] == "readable"  # of an older version
+
+
+def test_a_checkpoint_of_several_ranks_is_compared_too(folder: Path) -> None:
+    shards = import_module("regard.train.shards")
+    path = folder / "checkpoint-3"
+    path.mkdir()
+    (path / "shard-0.safetensors").write_bytes(b"weights")
+    facts = {"format": shards.FORMAT, "files": {each.name: shards._digest(each) for each in path.iterdir()}}
+    (path / shards.FACTS).write_text(json.dumps({**facts, "digest": shards._of(facts)}))
+    assert states(folder)[path.name] == "whole"
+    flip(path / "shard-0.safetensors", 0)
+    [found] = [each for each in verify(folder) if each.file == path]
+    assert str(found).startswith(f"{path}: damaged: {path / 'shard-0.safetensors'}: damaged: its content is")
 
 
 # At the prompt.

@@ -37,6 +37,12 @@ def write(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -
         raise CheckpointError(f"{path}: the checkpoint could not be written ({error}); {last}") from error
 
 
+def has_digest(path: Path) -> bool:
+    """Whether a checkpoint that can be read says what was written."""
+    with safe_open(path, framework="pt") as file:
+        return "digest" in (file.metadata() or {})
+
+
 def _digest(facts: str, tensors: Mapping[str, Tensor]) -> str:
     return of_text(f"{of_text(facts)} {of_content(tensors, tensors.__getitem__)}")
 

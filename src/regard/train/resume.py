@@ -51,6 +51,17 @@ def reached(folder: Path) -> int | None:
     return int(_shards().step_of(path))
 
 
+def check(path: Path) -> bool:
+    """Whether every byte of a checkpoint was compared with what was written: older ones do not say it. A
+    CheckpointError for one that is damaged."""
+    if path.name == CHECKPOINT:
+        checkpoint.read(path)
+        return checkpoint.has_digest(path)
+    shards = _shards()
+    shards.check_files(path, shards.read_facts(path))
+    return True
+
+
 def clear(folder: Path) -> None:
     """Make room for a run that takes the place of the one there."""
     (folder / CHECKPOINT).unlink(missing_ok=True)

@@ -38,6 +38,10 @@ _STREAMS = re.compile(r"/dev/(?:stdout|stderr|fd/\d+)|/proc/self/fd/\d+")
 _OPEN: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 
 
+class BrokenFilesError(ConfigError):
+    """Some of several files could not be done, which was told of each; the others are."""
+
+
 @dataclass(frozen=True, slots=True)
 class Assignment:
     source: Source
@@ -245,4 +249,4 @@ def do_each(found: Sequence[Assignment], work: Callable[[Assignment], None]) -> 
     kept = f", {there} there already" if there else ""
     say(console, f"{done} of {len(found)} files written{kept}")
     if broken:
-        raise ConfigError(f"{broken} of {len(found)} files could not be read; the others are done")
+        raise BrokenFilesError(f"{broken} of {len(found)} files could not be read; the others are done")

@@ -7,6 +7,7 @@ import os
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -41,8 +42,8 @@ from regard.tasks.base.guards import (
 from regard.tasks.base.header import check_content, read_header
 from regard.tasks.base.own_recipe import accept_recipes, has_digest
 from regard.text import Tokenizer
+from regard.train import resume
 from regard.train.digests import KEY
-from regard.train.resume import find
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +67,8 @@ class Verified:
 
 
 def verify(folder: Path | str) -> list[Verified]:
-    """All files that a model, or an adapter, is opened from, those that tell about it if they are there, and
-    the adapter beside it if there is one."""
+    """All files that a model, or an adapter, is opened from, those that tell about it if they are there, the
+    checkpoint from which its training would go on, and the adapter beside it if there is one."""
     folder = _ours(Path(folder))
     if is_adapter(folder):
         return _adapter(folder)
@@ -84,6 +85,8 @@ def verify(folder: Path | str) -> list[Verified]:
     if os.path.lexists(folder / RECIPE):
         checks[RECIPE] = lambda: _recipe(folder)
     checks |= {name: read for name, read in telling.items() if os.path.lexists(folder / name)}
+    if (last := resume.find(folder)) is not None:
+        checks[last.name] = partial(resume.check, last)
     found = [_verified(folder / name, check) for name, check in checks.items()]
     return found + (_adapter(folder / FOLDER) if is_adapter(folder / FOLDER) else [])
 
@@ -111,7 +114,7 @@ def accept(folder: Path | str) -> None:
         if own_file(folder, name).exists():
             write_sealed(folder / name, read_own_table(folder, name))
     with folder_errors(folder / WEIGHTS):
-        begun = find(folder) is not None and not own_file(folder, WEIGHTS).exists()
+        begun = resume.find(folder) is not None and not own_file(folder, WEIGHTS).exists()
         if not begun and not read_header(folder).digests:
             write_weights(folder, load_file(folder / WEIGHTS))
     with folder_errors(folder / CONFIG):

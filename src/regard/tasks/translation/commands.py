@@ -19,7 +19,7 @@ from regard.memory.store import NEAR
 from regard.tasks.base.decoding import changed
 from regard.tasks.base.faster import Precision
 from regard.tasks.base.formats import AS_NAMED, FileOptions
-from regard.tasks.base.outputs import Assignment, Inputs, assign, do_each
+from regard.tasks.base.outputs import Assignment, BrokenFilesError, Inputs, assign, do_each
 from regard.tasks.base.own_recipe import own_recipe
 from regard.tasks.base.pairs import Corpus
 from regard.tasks.base.recipe import read_recipe
@@ -149,6 +149,7 @@ def translate(
                     counts = translate_lines(translator, each.source.lines(), page, as_json=listed, **how)
         _say_notes(counts)
 
+    broken: BrokenFilesError | None = None
     if documents:
         beside = ("scores", "align", "to", "memory")
         how = {**{name: own for name, own in settings.items() if name not in beside}, "flags": True}
@@ -159,9 +160,14 @@ def translate(
             settings=override({}, set or ()),
             memory=recalled,
         )
-        translate_files(translator, documents, out, options, to=to, pair=own, **how)
+        try:
+            translate_files(translator, documents, out, options, to=to, pair=own, beside=bool(lines), **how)
+        except BrokenFilesError as error:  # lines and tables do not wait for them
+            broken = error
     if lines:
         do_each(lines, work)
+    if broken is not None:
+        raise broken
 
 
 def _check_used(given: Sequence[Assignment], asked: dict[str, Any], keep_numbers: bool) -> None:

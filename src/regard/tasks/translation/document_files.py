@@ -24,7 +24,7 @@ from regard.documents.earlier import Sources, sources_beside
 from regard.documents.registry import FORMATS, format_of, open_document
 from regard.memory import Recall
 from regard.tasks.base.formats import TABLES, FileOptions, Format, ending
-from regard.tasks.base.outputs import Assignment, write_bytes_whole
+from regard.tasks.base.outputs import Assignment, BrokenFilesError, write_bytes_whole
 from regard.tasks.base.sources import Source, existing, source_of
 from regard.tasks.base.terminal import counting, say
 from regard.tasks.translation.documents import Carrier, FileReport, Flags, Older, report_of
@@ -132,14 +132,15 @@ def translate_files(
     *,
     to: str | None = None,
     pair: tuple[str | None, str | None] = (None, None),
+    beside: bool = False,
     **settings: Any,
 ) -> list[FileReport]:
-    """`pair` are the languages that the model reads and writes, as far as they are known. `settings` are
-    those of `Translator.stream`."""
+    """`pair` are the languages that the model reads and writes, as far as they are known; `beside`: there are
+    other files too. `settings` are those of `Translator.stream`."""
     reports: list[FileReport] = []
     waiting: list[_Document] = []
     console = Console(stderr=True)
-    trouble = _Trouble(console, alone=len(assignments) == 1)
+    trouble = _Trouble(console, alone=len(assignments) == 1 and not beside)
     for each in assignments:
         with trouble.told():
             waiting.append(_opened(each, translator, options, to, pair, console))
@@ -154,7 +155,7 @@ def translate_files(
         write_bytes_whole(options.report, plain.encode() + b"\n")
     if trouble.count:
         counts = f"{trouble.count} of {len(assignments)} files"
-        raise ConfigError(f"{counts} could not be read or written; the others are done")
+        raise BrokenFilesError(f"{counts} could not be read or written; the others are done")
     return reports
 
 
