@@ -13,6 +13,7 @@ from regard.tasks.language.dialogue import ChatPrompt, render
 from regard.tasks.language.generator import open_generator
 from regard.tasks.language.template_bounds import ChatError
 from regard.text import Tokenizer
+from tests.hub.gpts import change
 from tests.hub.llamas import END, START, TURN, build, byte_pairs, save, sentence_pieces
 
 GREEDY = DecodeConfig(method="greedy", maximum=6)
@@ -64,6 +65,26 @@ def test_texts_and_ids_are_those_of_transformers(hf, tmp_path, make, template):
     assert prompt == theirs.apply_chat_template(SAID, tokenize=False, add_generation_prompt=True)
     expected = theirs.apply_chat_template(SAID, add_generation_prompt=True, return_dict=False)
     assert prompt.ids == expected
+
+
+@pytest.mark.parametrize("legacy", [None, True])
+def test_no_space_is_put_behind_a_special_token_but_by_older_llamas(hf, tmp_path, legacy):
+    """Whether or not a message holds the letters of a special token."""
+    roles = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    save(build(hf, "Llama"), tmp_path / "model", sentence_pieces(), **roles)
+    change(tmp_path / "model", "tokenizer_config.json", tokenizer_class="LlamaTokenizer", legacy=legacy)
+    template = "{% for m in messages %}{{ m.content }}{{ eos_token }}\n{% endfor %}"
+    (tmp_path / "model" / "chat_template.jinja").write_text(template)
+    generator = open_generator(tmp_path / "model")
+    messages = [{"role": "user", "content": said} for said in ("the mat", "a cat")]
+    expected = hf.AutoTokenizer.from_pretrained(tmp_path / "model").apply_chat_template(
+        messages, return_dict=False
+    )
+    assert generator.prompt(messages).ids == expected
+    end = generator.tokenizer.ids.end
+    spelled = [{"role": "user", "content": "the</s>mat"}, messages[1]]
+    found = generator.prompt(spelled).ids
+    assert found[found.index(end) :] == expected[expected.index(end) :]
 
 
 def test_what_a_message_says_cannot_become_a_special_token(tokenizer):

@@ -3,8 +3,11 @@
 import json
 
 import pytest
+from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
 
-from regard.hub import HubError, read_folder
+from regard.hub import HubError, read_decoder, read_folder, write_folder
+from tests.hub import llamas
+from tests.hub.gpts import change
 from tests.hub.marians import ENGLISH, GERMAN, spm
 from tests.hub.marians import TEXTS as SPELLED
 from tests.hub.toys import STEMS, TEXTS, WORDS, byte_pairs, toy
@@ -143,6 +146,83 @@ def test_a_lone_sentencepiece_model_is_numbered_as_fairseq_does(hf, tmp_path, fa
     masked = checkpoint.tokenizer.encode("The <mask> sat.", template="cls", specials_in_text=True)
     assert list(masked.ids) == there("The <mask> sat.")["input_ids"]
     assert checkpoint.tokenizer.ids.pad == there.pad_token_id == 1
+
+
+SPACED = [" the cat", "  the  cat ", "the", "", "a  b\t\n ", "▁the", " ", "the▁ cat", "a</s>the", "貓 the"]
+ROLES = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+
+
+@pytest.mark.parametrize(
+    "facts", [{}, {"legacy": True}, {"legacy": False}, {"add_prefix_space": False}], ids=str
+)
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [
+        ("Llama", "LlamaTokenizer"),
+        ("Llama", "LlamaTokenizerFast"),
+        ("Llama", "PreTrainedTokenizerFast"),
+        ("Mistral", "LlamaTokenizer"),
+    ],
+)
+def test_the_class_of_llamas_tokenizer_comes_before_its_file(hf, tmp_path, kind, named, facts):
+    """As the folders of Llama 2 and TinyLlama were published: transformers 5 then has no Prepend."""
+    folder = llamas.save(llamas.build(hf, kind), tmp_path / "model", llamas.sentence_pieces(), **ROLES)
+    change(folder, "tokenizer_config.json", tokenizer_class=named, **facts)
+    theirs = hf.AutoTokenizer.from_pretrained(folder)
+    checkpoint = read_decoder(folder)
+    mine = checkpoint.tokenizer
+    for text in SPACED:
+        expected = theirs(text, add_special_tokens=False)["input_ids"]
+        assert list(mine.encode(text, specials_in_text=True).ids) == expected
+        assert mine.decode(expected) == theirs.decode(expected, skip_special_tokens=True)
+    write_folder(checkpoint, tmp_path / "out")
+    out = hf.AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert [out(text)["input_ids"] for text in SPACED] == [theirs(text)["input_ids"] for text in SPACED]
+
+
+def test_llamas_of_byte_pairs_stay_as_their_file_has_them(hf, tmp_path):
+    folder = llamas.save(llamas.build(hf, "Llama"), tmp_path, llamas.byte_pairs())
+    change(folder, "tokenizer_config.json", tokenizer_class="LlamaTokenizerFast")
+    theirs = hf.AutoTokenizer.from_pretrained(folder)
+    mine = read_decoder(folder).tokenizer
+    assert mine.encode_batch(SPACED) == theirs(SPACED, add_special_tokens=False)["input_ids"]
+
+
+@pytest.mark.parametrize("named", ["GPT2Tokenizer", "PreTrainedTokenizerFast"])
+def test_single_digits_of_the_file_are_kept(hf, tmp_path, named):
+    """SmolLM's cut. transformers 5 drops it where the class is GPT2Tokenizer; docs/guides/checkpoints.md."""
+    pairs = llamas.byte_pairs()
+    state = json.loads(pairs.to_str())
+    state["model"]["vocab"]["12"] = len(state["model"]["vocab"])
+    state["model"]["merges"].append(["1", "2"])
+    whole = Tokenizer.from_str(json.dumps(state))
+    single = pre_tokenizers.Digits(individual_digits=True)
+    whole.pre_tokenizer = pre_tokenizers.Sequence([single, pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    folder = llamas.save(llamas.build(hf, "Llama"), tmp_path, whole)
+    change(folder, "tokenizer_config.json", tokenizer_class=named)
+    mine = read_decoder(folder).tokenizer
+    assert mine.encode("the 12").tokens[-2:] == ("1", "2")
+    theirs = hf.AutoTokenizer.from_pretrained(folder)
+    same = theirs("the 12", add_special_tokens=False)["input_ids"] == list(mine.encode("the 12").ids)
+    assert same is (named != "GPT2Tokenizer")
+
+
+@pytest.mark.parametrize("named", [None, "OwnTokenizer", "OwnTokenizerFast", "PreTrainedTokenizerFast"])
+@pytest.mark.parametrize("family", ["xlm-roberta", "camembert"])
+def test_the_class_of_a_tokenizer_of_pieces_comes_before_its_file(hf, tmp_path, family, named):
+    """Newer files replace white space by their normalizer; those classes part at it."""
+    toy(hf, tmp_path, family)
+    path = tmp_path / "tokenizer.json"
+    rust = Tokenizer.from_file(str(path))
+    rust.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")])
+    rust.save(str(path))
+    if named is not None:
+        facts = {"tokenizer_class": named.replace("Own", STEMS[family])}
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(facts))
+    theirs = hf.AutoTokenizer.from_pretrained(tmp_path)
+    mine = read_folder(tmp_path).tokenizer
+    texts = ["the cat ", " the  cat", "the\tcat\n", "", " ", "½ cat", "the cat"]
+    assert mine.encode_batch(texts, template="cls") == theirs(texts)["input_ids"]
 
 
 @pytest.mark.parametrize(

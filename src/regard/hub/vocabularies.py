@@ -4,9 +4,9 @@ does.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
@@ -130,6 +130,40 @@ def _follow_prefix_space(state: State, facts: Mapping[str, Any]) -> None:
         splitter["add_prefix_space"] = facts.get("add_prefix_space") is True
 
 
+def _follow_llama(state: State, facts: Mapping[str, Any]) -> None:
+    """LlamaTokenizer has no normalizer: ▁ takes the place of a space, and stands before a text that has none
+    there or, if it is `legacy`, before what follows a special token too."""
+    model = state.get("model") or {}
+    if _class(facts) != "LlamaTokenizer" or model.get("type") != "BPE" or not model.get("byte_fallback"):
+        return
+    spaced = facts.get("add_prefix_space") is not False
+    before = "never" if not spaced else "always" if facts.get("legacy") else "first"
+    whole: list[decoders.Decoder] = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    tokenizer = tokenizers.Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme=before, split=False)
+    tokenizer.decoder = decoders.Sequence([*whole, *([decoders.Strip(" ", 1, 0)] if spaced else [])])
+    state.update({part: state_of(tokenizer)[part] for part in ("normalizer", "pre_tokenizer", "decoder")})
+
+
+def _follow_white_space(state: State, facts: Mapping[str, Any]) -> None:
+    """XLMRobertaTokenizer and CamembertTokenizer part at white space, and keep no normalizer but the table of
+    characters."""
+    if _class(facts) not in ("", "XLMRobertaTokenizer", "CamembertTokenizer"):
+        return
+    before = "never" if facts.get("add_prefix_space") is False else "always"
+    own = state.get("normalizer") or {}
+    tables = [step for step in own.get("normalizers", [own]) if step.get("type") == "Precompiled"]
+    tokenizer = tokenizers.Tokenizer(models.Unigram())
+    tokenizer.pre_tokenizer = _words_of_pieces(before)
+    tokenizer.decoder = decoders.Metaspace(replacement="▁", prepend_scheme=before)
+    state.update({part: state_of(tokenizer)[part] for part in ("pre_tokenizer", "decoder")})
+    state["normalizer"] = tables[0] if tables else None
+
+
+def _class(facts: Mapping[str, Any]) -> str:
+    return str(facts.get("tokenizer_class") or "").removesuffix("Fast")
+
+
 def special_tokens(
     folder: Path, facts: Mapping[str, Any], vocabulary: Mapping[str, int], usual: Mapping[str, str]
 ) -> dict[str, str]:
@@ -170,16 +204,16 @@ def parted_by_space(unigram: models.Unigram, model: PieceFile) -> tokenizers.Tok
     tokenizer = tokenizers.Tokenizer(unigram)
     if model.charsmap:
         tokenizer.normalizer = normalizers.Precompiled(model.charsmap)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.WhitespaceSplit(),
-            pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always"),
-        ]
-    )
+    tokenizer.pre_tokenizer = _words_of_pieces("always")
     joined = decoders.Metaspace(replacement="▁", prepend_scheme="always")
     by_bytes = decoders.Sequence([decoders.ByteFallback(), joined])
     tokenizer.decoder = by_bytes if model.byte_fallback else joined
     return tokenizer
+
+
+def _words_of_pieces(before: Literal["always", "never"]) -> pre_tokenizers.PreTokenizer:
+    spaces = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme=before)
+    return pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), spaces])
 
 
 def fairseq_pieces(first: tuple[tuple[str, float], ...], skipped: int) -> Vocabulary:
@@ -203,7 +237,7 @@ def fairseq_pieces(first: tuple[tuple[str, float], ...], skipped: int) -> Vocabu
         )
         return state_of(tokenizer)
 
-    return Vocabulary(file=SENTENCE_PIECES, read=read)
+    return Vocabulary(file=SENTENCE_PIECES, read=read, follow=_follow_white_space)
 
 
 def _not_there(folder: Path, facts: Mapping[str, Any]) -> State:
@@ -246,4 +280,6 @@ def _nothing_older(folder: Path, facts: Mapping[str, Any]) -> State:
 
 
 UNFRAMED = Vocabulary(file="tokenizer.json", read=_nothing_older, framed=False)
-"""Llama's and its kin: how they part a text, no older file tells."""
+"""Of Llama's kin: how they part a text, no older file tells."""
+LLAMA_PIECES = replace(UNFRAMED, follow=_follow_llama)
+"""Llama's own."""

@@ -18,6 +18,7 @@ from regard.hub.families.llama import (
     read_window,
 )
 from regard.hub.names import Family
+from regard.hub.vocabularies import UNFRAMED
 from regard.hub.writing import require
 from regard.settings.models import DecoderConfig
 from regard.text import Tokenizer
@@ -53,6 +54,7 @@ MISTRAL = replace(
     stem="Mistral",
     keys={**KEYS, "d_head": "head_dim", "window": "sliding_window"},
     defaults={**DEFAULTS, "d_ff": 14336, "kv_heads": 8, "rows": 131072, "window": 4096},
+    vocabulary=UNFRAMED,
     architectures=("MistralForCausalLM", "MistralModel"),
     read=_read,
     claims=_claims,

@@ -21,6 +21,7 @@ from regard.hub.families.llama import (
 )
 from regard.hub.files import HubError
 from regard.hub.names import Family
+from regard.hub.vocabularies import UNFRAMED
 from regard.hub.writing import require
 from regard.settings.models import DecoderConfig
 from regard.text import Tokenizer
@@ -114,6 +115,7 @@ QWEN2 = replace(
     stem="Qwen2",
     keys=_KEYS,
     defaults=_DEFAULTS,
+    vocabulary=UNFRAMED,
     architectures=("Qwen2ForCausalLM", "Qwen2Model"),
     read=_read2,
     claims=_claims2,
@@ -132,6 +134,7 @@ QWEN3 = replace(
     },
     keys={**_KEYS, "d_head": "head_dim", "bias": "attention_bias"},
     defaults={**_DEFAULTS, "d_head": 128},
+    vocabulary=UNFRAMED,
     architectures=("Qwen3ForCausalLM", "Qwen3Model"),
     read=_read3,
     claims=_claims3,

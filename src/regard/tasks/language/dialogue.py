@@ -11,6 +11,7 @@ writes (`{% generation %}`), two more such characters stand around it until the 
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -187,8 +188,18 @@ def _encoded(text: str, tokenizer: Tokenizer, mark: str) -> tuple[list[int], lis
             ids.append(tokenizer.vocabulary[part])
             places.append((size, size + len(part)))
         elif part:
-            encoding = tokenizer.encode(part)
+            encoding = (_behind(tokenizer) if number else tokenizer).encode(part)
             ids += encoding.ids
             places += [(size + start, size + stop) for start, stop in encoding.offsets]
         size += len(part)
     return ids, places
+
+
+@lru_cache(maxsize=1)
+def _behind(tokenizer: Tokenizer) -> Tokenizer:
+    """For what stands behind a special token: where ▁ is set before the beginning of a text only, it is not
+    set there."""
+    own = tokenizer.state.get("pre_tokenizer") or {}
+    if own.get("type") != "Metaspace" or own.get("prepend_scheme") != "first":
+        return tokenizer
+    return Tokenizer(json.dumps({**tokenizer.state, "pre_tokenizer": {**own, "prepend_scheme": "never"}}))
