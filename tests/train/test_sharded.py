@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from safetensors import safe_open
 from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh
 
 from regard.models.decoder import Decoder
 from regard.settings.presets import DECODERS
@@ -69,6 +70,7 @@ def two(alone: Path) -> Path:
         Asked("flat-2"),
         Asked("fsdp-2", fsdp="yes"),
         Asked("muon-2", fsdp="yes", optimizer="muon"),
+        Asked("muon-flat-2", optimizer="muon"),
         Asked("last-2", fsdp="yes", average="last"),
         Asked("frozen-2", fsdp="yes", frozen=True),
         Asked("offloaded-2", fsdp="yes", offload=True, recompute=True),
@@ -100,6 +102,7 @@ def test_what_is_computed_again_is_the_same_to_the_bit(alone: Path) -> None:
         ("flat-2", "adam"),
         ("fsdp-2", "adam"),
         ("muon-2", "muon"),
+        ("muon-flat-2", "muon"),
         ("last-2", "last"),
         ("frozen-2", "frozen"),
         ("offloaded-2", "adam"),
@@ -258,6 +261,37 @@ def test_a_checkpoint_is_there_whole_or_the_one_before_is(tmp_path: Path) -> Non
     assert reached(tmp_path) == 3
     second = saved(engine, tmp_path, 7)
     assert [path.name for path in tmp_path.glob("checkpoint-*")] == [second.name] == ["checkpoint-7"]
+
+
+@pytest.mark.usefixtures("one_group")
+@pytest.mark.parametrize("kind", [Engine, ShardedEngine])
+def test_rows_are_saved_and_read_where_they_lie_whatever_device_ranks_meet_on(
+    tmp_path: Path, kind: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those that are offloaded: ranks meet on CUDA, rows lie on the CPU. Here, ranks meet on `meta`."""
+    before, plain, found = made(kind), made(), made()
+    stepped(before, tmp_path)
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(DeviceMesh, "device_type", "meta")
+        saved(before, tmp_path, 2)
+        load_checkpoint(tmp_path, found, ALONE, "adam")
+    load_checkpoint(tmp_path, plain, ALONE, "adam")
+    wanted = lying(before if kind is ShardedEngine else plain)
+    for name, each in lying(found).items():
+        assert torch.equal(each, wanted[name]), name
+        assert torch.equal(each, lying(plain)[name]), name
+        assert each.any(), name
+
+
+def lying(engine: Any) -> dict[str, Tensor]:
+    """What a rank has of matrices, as training uses it."""
+    kinds = {
+        "weights": engine.rows.locals(),
+        "means": engine.optimizer.means,
+        "squares": engine.optimizer.squares,
+        "average": {name: engine.averages[name].mean for name in engine.rows.parameters},
+    }
+    return {f"{kind}/{name}": each for kind, found in kinds.items() for name, each in found.items()}
 
 
 @pytest.mark.usefixtures("one_group")

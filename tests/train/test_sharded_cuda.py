@@ -5,6 +5,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -67,3 +68,36 @@ def test_a_checkpoint_brings_another_there(ranks: Ranks, tmp_path: Path) -> None
     for engine in (first, second):
         engine.step(4, [(0, given[0])], 1e-4)
     assert torch.equal(first.statistics, second.statistics)
+
+
+def test_what_is_offloaded_is_brought_there_too(ranks: Ranks, tmp_path: Path) -> None:
+    """Rows lie in the memory of the host, and the ranks meet on the GPU."""
+    given = [batch.pin() for batch in batches(4, 8, 256, 2000)]
+    first, second = (made(SMALL, ranks, cut=True, quick=False, offload=True) for _ in range(2))
+    losses(first, given, 3)
+    taken = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    save_checkpoint(tmp_path, first, Standing(step=3), [], ranks, "adam")
+    weights = sum(each.nbytes for each in first.rows.locals().values())
+    assert (
+        torch.cuda.max_memory_allocated() - taken < weights
+    )  # with moments and averages, it is four times that
+    load_checkpoint(tmp_path, second, ranks, "adam")
+    wanted, found = ({**each.rows.locals(), **moments(each)} for each in (first, second))
+    for name, each in found.items():
+        assert each.device.type == "cpu", name
+        assert torch.equal(each, wanted[name]), name
+        assert each.any(), name
+    for engine in (first, second):
+        engine.step(4, [(0, given[0])], 1e-4)
+    assert torch.equal(first.statistics, second.statistics)
+
+
+def moments(engine: Any) -> dict[str, torch.Tensor]:
+    """And averages, of this rank's rows."""
+    kinds = {
+        "means": engine.optimizer.means,
+        "squares": engine.optimizer.squares,
+        "average": {name: engine.averages[name].mean for name in engine.rows.parameters},
+    }
+    return {f"{kind} of {name}": each for kind, own in kinds.items() for name, each in own.items()}

@@ -52,10 +52,16 @@ def shape(
 
 
 def made(
-    config: DecoderConfig, ranks: Ranks, *, cut: bool, recompute: bool = False, quick: bool = True
+    config: DecoderConfig,
+    ranks: Ranks,
+    *,
+    cut: bool,
+    recompute: bool = False,
+    offload: bool = False,
+    quick: bool = True,
 ) -> Any:
     """An engine with its first weights; `quick`, as `regard train` has long runs: compiled, and captured
-    where that can be."""
+    where that can be; `offload` is for one that is cut."""
     torch.manual_seed(0)
     model = Decoder(config).to(ranks.device).train()
     on_cuda = ranks.device.type == "cuda"
@@ -69,7 +75,7 @@ def made(
     }
     loss = LanguageLoss(model)
     if cut:
-        engine: Any = ShardedEngine(model, loss, **settings)
+        engine: Any = ShardedEngine(model, loss, offload=offload, **settings)
     else:
         engine = Engine(model, loss, captured=on_cuda and quick and not recompute, **settings)
     if quick and on_cuda:

@@ -7,6 +7,7 @@ and takes its rows of it.
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float
@@ -72,9 +73,16 @@ class Rows:
             each.grad = None
 
     def like(self, name: str, local: Tensor) -> DTensor:
-        """Such rows of this rank as what they are part of."""
+        """Such rows of this rank as what they are part of: the rows themselves, wherever they lie. Of what
+        is offloaded, `DTensor.from_local` would make copies on the GPU."""
+        make = cast(Any, DTensor)
+        return cast(DTensor, make(local, cast(Any, self.parameters[name])._spec, requires_grad=False))
+
+    def whole(self, name: str, local: Tensor) -> Float[Tensor, "all columns"]:
+        """All rows, of which these are this rank's, where they can be gathered: on the GPU, if there is one.
+        All ranks must ask together."""
         whole = self.parameters[name]
-        return DTensor.from_local(
+        rows = DTensor.from_local(
             local,
             whole.device_mesh,
             whole.placements,
@@ -82,10 +90,7 @@ class Rows:
             shape=whole.shape,
             stride=whole.stride(),
         )
-
-    def whole(self, name: str, local: Tensor) -> Float[Tensor, "all columns"]:
-        """All rows, of which these are this rank's. All ranks must ask together."""
-        return self.like(name, local).full_tensor()
+        return rows.full_tensor()
 
 
 def own_rows(like: DTensor, whole: Float[Tensor, "all columns"]) -> Float[Tensor, "rows columns"]:
