@@ -48,7 +48,7 @@ def test_memory_speed_and_time_are_said(tmp_path: Path) -> None:
     tokens, milliseconds = figures(text, r"# ([\d,]+) tokens a step \(16 x .*\) in ([\d.]+) ms")
     [speed] = figures(text, r"# ([\d,]+) tokens/s")
     assert speed == pytest.approx(1000 * tokens / milliseconds, rel=0.1)
-    assert "# assumed: 141 GB in a GPU, 450 GB/s between GPUs of a node, 50 GB/s for each GPU" in text
+    assert "# assumed: 150 GB in a GPU, 450 GB/s between GPUs of a node, 50 GB/s for each GPU" in text
     [minutes] = figures(text, r"# 1,000,000,000 tokens \(as given\): ([\d.]+) minutes")
     assert minutes == pytest.approx(1e9 / speed / 60, rel=0.1)
 
@@ -98,6 +98,7 @@ def test_training_decides_as_the_dry_run_says(tmp_path: Path, parts: int, monkey
     eight = Ranks(0, 8, torch.device("cuda"))
     for room, way in ((needed * 1.001, "ddp"), (needed * 0.999, "fsdp")):
         monkeypatch.setattr(choice, "room_of", lambda _, room=room: room)
+        monkeypatch.setattr(Ranks, "gathered", lambda _, own: [own] * 8)
         assert choice.is_sharded(config, average, eight, work) == (way == "fsdp")
         assert scaled(work(), Cluster(gpus=8, memory=room), parts=parts // 8, average=average).way == way
 

@@ -207,11 +207,30 @@ def test_no_machine_at_all_is_refused(name: str) -> None:
 
 def test_bert_base_is_whole_on_every_rank_whatever_the_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     work = WORKS["BERT-base, length 128"]
-    eight, room = Ranks(0, 8, torch.device("cuda")), 141e9
+    eight, room = Ranks(0, 8, torch.device("cuda")), 150e9
     monkeypatch.setattr(choice, "room_of", lambda device: room)
+    monkeypatch.setattr(Ranks, "gathered", lambda _, own: [own] * 8)
     assert not choice.is_sharded(TrainConfig(), AverageConfig(), eight, lambda: work)
     for parts in (1, 8):  # of a rank: 64 in all
         assert scaled(work, Cluster(gpus=8, memory=room), parts=parts).way == "ddp"
+
+
+def test_ranks_that_have_different_room_decide_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or else some would gather layers, and others add up gradients: all would wait for ever."""
+    work = WORKS["BERT-base, length 128"]
+    rooms = [150e9, 0.5 * memory_of(work, "ddp", 2).total]
+    monkeypatch.setattr(choice, "room_of", lambda device: rooms[device.index])
+
+    def gathered(self: Ranks, own: float) -> list[float]:
+        assert own == rooms[self.rank]
+        return rooms
+
+    monkeypatch.setattr(Ranks, "gathered", gathered)
+    two = [Ranks(rank, 2, torch.device(f"cuda:{rank}")) for rank in range(2)]
+    assert [choice.is_sharded(TrainConfig(), AverageConfig(), each, lambda: work) for each in two] == [
+        True,
+        True,
+    ]
 
 
 def test_the_first_rank_has_room_for_what_it_validates_with() -> None:

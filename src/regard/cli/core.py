@@ -111,7 +111,8 @@ def train(
     ] = None,
     nodes: Annotated[int, typer.Option("--nodes", min=1, help="--gpus: so many nodes of them.")] = 1,
     gpu_memory: Annotated[
-        float | None, typer.Option("--gpu-memory", min=1, help="--gpus: GB that each has; otherwise 141.")
+        float | None,
+        typer.Option("--gpu-memory", min=1, help="--gpus: GB that a process can use of each; otherwise 150."),
     ] = None,
     links: Annotated[
         str | None,

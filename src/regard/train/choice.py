@@ -17,16 +17,17 @@ from regard.train.workload import Workload
 def is_sharded(
     config: TrainConfig, average: AverageConfig, ranks: Ranks, work: Callable[[], Workload]
 ) -> bool:
-    """`work` is what one part of a step asks of a rank: parts come one after the other."""
+    """`work` is what one part of a step asks of a rank: parts come one after the other. All ranks must ask
+    together, and decide alike, whatever room each has."""
     if config.fsdp != "auto" or ranks.count == 1 or ranks.device.type != "cuda":
         return config.fsdp == "yes"
     again = config.activation_checkpointing
     whole = memory_of(work(), "ddp", ranks.count, average=average, recomputed=again)
-    return is_too_large(whole, room_of(ranks.device), ranks.count)
+    return is_too_large(whole, min(ranks.gathered(room_of(ranks.device))), ranks.count)
 
 
 def room_of(device: torch.device) -> int:
-    """Bytes of a GPU."""
+    """Bytes of a GPU that a process can use."""
     return torch.cuda.get_device_properties(device).total_memory
 
 

@@ -41,8 +41,9 @@ class Cluster:
     gpus: int = 1
     """On each node."""
     nodes: int = 1
-    memory: float = 141e9
-    """Bytes of a GPU. H200: data sheet."""
+    memory: float = 150e9
+    """Bytes of a GPU that a process can use, as torch tells them. H200: 139.8 GiB, which its data sheet calls
+    141 GB."""
     memory_speed: float = MEMORY_SPEED
     """Bytes a second."""
     inside: float = 450e9
