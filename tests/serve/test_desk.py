@@ -1,6 +1,5 @@
 """A service for several customers: adapters on one base, and a memory's file with its glossaries."""
 
-import asyncio
 import os
 import shutil
 import subprocess
@@ -212,7 +211,7 @@ def test_a_part_of_a_document_that_is_caught_in_a_loop_is_made_again() -> None:
     ask: Any = SimpleNamespace(service=Looping(), caller="", deadline=1.0)
     jobs = [Job(read_block(text, Syntax())) for text in ("the end of it", "a dog")]
     served: Any = SimpleNamespace(predictor=predictor)
-    found = asyncio.run(translate_jobs(ask, served, jobs, 10, flags=FlagSettings()))
+    found = apart(translate_jobs(ask, served, jobs, 10, flags=FlagSettings()))
     assert asked == [(["the end of it", "a dog"], None), (["the end of it"], {"no_repeat": 4})]
     assert [job.outputs()[0] for job in jobs] == ["Ende gut", "god a"]
     assert [found[job].flags for job in jobs] == [("repetition",), ()]

@@ -20,6 +20,7 @@ from regard.serve.writing import GeneratorLane, Writing
 from regard.tasks.language.batch import TextBatch
 from regard.tasks.language.generator import SAMPLING, Generator
 from regard.text import DataError
+from tests.serve.server import apart
 from tests.tasks.language.scripted import generator
 
 LONG = 30_000
@@ -132,7 +133,7 @@ def test_at_the_deadline_a_text_is_what_is_written_by_then():
 
     with running(endless()) as lane:
         served: Any = SimpleNamespace(lane=lane)
-        found, parts = asyncio.run(ask())
+        found, parts = apart(ask())
     assert [each.finished for each in found] == ["length"] * 2
     assert all(0 < len(each.ids) < LONG for each in found)
     assert parts[-1].whole.finished == "length"
@@ -152,7 +153,7 @@ def test_who_waits_until_the_deadline_without_a_token_is_told_so_in_a_stream_too
 
     for asking in (ask, ask_whole):
         with pytest.raises(LateError):
-            asyncio.run(asking())
+            apart(asking())
     assert (len(lane.line), lane.line.tokens) == (0, 0)
 
 
@@ -184,11 +185,11 @@ def test_a_stream_is_counted_by_how_it_ends(error, status):
         return found
 
     counted: list[int] = []
-    found = asyncio.run(read(9))
+    found = apart(read(9))
     assert found[:2] == [b"one", b"two"]
     assert (len(found) == 3) == (error is not None)
     if error is not None:
         assert found[2] == b'data: {"why":"%s","status":%d}\n\n' % (str(error).encode(), status)
     assert counted == [status]
-    asyncio.run(read(1))  # and hangs up
+    apart(read(1))  # and hangs up
     assert counted == [status, 499]
