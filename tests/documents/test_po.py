@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.bench.encoder import DATA
+from regard.config import ConfigError
 from regard.documents.base import Result
 from regard.documents.plurals import RULES, Plurals, plurals_of
 from regard.documents.po_writing import text_lines
@@ -80,10 +81,40 @@ def test_translations_are_fuzzy_and_nothing_else_changes():
     wanted = BODY.replace("#, c-format", "#, fuzzy, c-format").replace(
         'Open %s"\nmsgstr ""', 'Open %s"\nmsgstr "OPEN %s"'
     )
-    wanted = wanted.replace('"Zu"', '"CLOSE"')
+    wanted = wanted.replace('#| msgid "Closed"\n', "").replace('"Zu"', '"CLOSE"')
     wanted = wanted.replace('msgid "%d file"', '#, fuzzy\nmsgid "%d file"')
     wanted = wanted.replace('msgstr[0] ""\nmsgstr[1] ""', 'msgstr[0] "%d FILE"\nmsgstr[1] "%d FILES"')
     assert translated(catalogue()) == catalogue(wanted)
+
+
+OLD = '#, fuzzy\n#| msgctxt "a"\n#| msgid "old "\n#| "words"\nmsgid "new words"\nmsgstr "alte Worte"\n'
+
+
+@pytest.mark.parametrize(
+    ("entry", "given"), [(OLD, []), ('#, fuzzy\nmsgid "new words"\nmsgstr "alte"\n', ["fuzzy=new"])]
+)
+def test_a_mend_of_a_fuzzy_entry_stays_though_nobody_has_approved_it(entry, given, tmp_path, translate):
+    source, out = tmp_path / "s.po", tmp_path / "o.po"
+    source.write_text(entry)
+    translate(source, into=str(out), set=given)
+    assert out.read_text() == '#, fuzzy\nmsgid "new words"\nmsgstr "NEW WORDS"\n'
+    mended = '#, fuzzy\nmsgid "new words"\nmsgstr "neue Worte"\n'
+    out.write_text(mended)
+    translate(source, into=str(out), set=given)
+    assert translate.read == ["new words"]
+    assert out.read_text() == mended
+
+
+def test_fuzzy_entries_are_translated_if_that_is_asked_for():
+    assert b'msgstr "Sichern"' in translated(catalogue())
+    with pytest.raises(ConfigError, match="'anew' is none of keep, new"):
+        open_document("a.po", catalogue(), settings={"fuzzy": "anew"})
+    opened = open_document("a.po", catalogue(), settings={"fuzzy": "new"})
+    assert [each.source for each in opened.segments if each.state == "new"][2] == "Save"
+    several = 'msgid "%d file"\nmsgid_plural "%d files"\nmsgstr[0] "a"\nmsgstr[1] "b"\n'
+    opened = open_document("a.po", catalogue(f"#, fuzzy\n{several}"), settings={"fuzzy": "new"})
+    (results,) = Carrier(StandIn(upper)).translate([opened])
+    assert b'msgstr[0] "%d FILE"\nmsgstr[1] "%d FILES"' in opened.write(results)
 
 
 def test_what_is_flagged_is_named_until_the_entry_is_translated_again():

@@ -8,12 +8,15 @@
 Of an entry with plural forms, the singular and the plural are segments. As many forms are written as the
 language has: that of one thing gets the singular, every other one the plural; forms that are there stay. A
 fuzzy entry counts as a draft, but as new where the catalogue says that it was made for another text
-(#| msgid). A comment says what is flagged, until the entry gets another translation.
+(#| msgid, which goes with that translation), or where `fuzzy = "new"`. A comment says what is flagged, until
+the entry gets another translation.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Literal
 
+from regard.config import check_choices, from_dict
 from regard.documents.base import Result, Segment, State, as_it_is
 from regard.documents.plurals import Plurals, plurals_of
 from regard.documents.po_entries import Catalogue, Entry, read_catalogue
@@ -29,22 +32,32 @@ class _Place:
     plural: bool
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PoSettings:
+    fuzzy: Literal["keep", "new"] = "keep"
+    """Of entries that are fuzzy: keep what they have, or translate them too. Those that were made for another
+    text are translated in any case."""
+    target_language: str | None = None
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+
+
 class Po:
     name = "po"
     endings = (".po", ".pot")
-    settings = ("target_language",)
+    settings = tuple(each.name for each in fields(PoSettings))
 
     def open(self, raw: bytes, file: str, settings: Mapping[str, object]) -> "OpenedPo":
-        language = settings.get("target_language")
-        return OpenedPo(read_catalogue(raw, file), None if language is None else str(language))
+        return OpenedPo(read_catalogue(raw, file), from_dict(PoSettings, settings))
 
 
 class OpenedPo:
-    def __init__(self, catalogue: Catalogue, told: str | None) -> None:
-        self._catalogue = catalogue
+    def __init__(self, catalogue: Catalogue, settings: PoSettings) -> None:
+        self._catalogue, self._anew = catalogue, settings.fuzzy == "new"
         self.source_language: str | None = None
         self.target_language: str | None = catalogue.header.get("Language") or None
-        self._plurals = self._find_plurals(told)
+        self._plurals = self._find_plurals(settings.target_language)
         self._places: list[_Place] = []
         plain = Syntax(kind="text", tags=True)
         printf = replace(plain, printf=True)
@@ -93,12 +106,15 @@ class OpenedPo:
         count = 2 if self._plurals is None else self._plurals.count
         return tuple(entry.forms.get(form, "") for form in range(count))
 
+    def _stale(self, entry: Entry) -> bool:
+        return entry.stale or (self._anew and entry.fuzzy)
+
     def _state(self, place: _Place) -> State:
         """A plural has all forms but that of one thing."""
         entry, own = place.entry, [self._form(place)]
         if place.plural and self._plurals is not None:
             own += [form for form in range(self._plurals.count) if form != self._plurals.one]
-        if entry.stale or any(not entry.forms.get(form) for form in own):
+        if self._stale(entry) or any(not entry.forms.get(form) for form in own):
             return "new"
         return "draft" if entry.fuzzy else "final"
 
@@ -144,6 +160,8 @@ class OpenedPo:
         first, last = entry.msgstr
         lines[first] = "".join(written)
         lines[first + 1 : last] = [""] * (last - first - 1)
+        for number in () if kept else entry.previous:  # of the translation that is gone
+            lines[number] = ""
         catalogue.mark(lines, entry, any(each.draft for each in given.values()) or (entry.fuzzy and kept))
         flags = dict.fromkeys(flag for each in given.values() if each.draft for flag in each.flags)
         catalogue.remark(lines, entry, [*flags])
@@ -151,7 +169,7 @@ class OpenedPo:
     def _stays(self, entry: Entry, form: int, given: Mapping[bool, Result], plurals: Plurals) -> bool:
         """What is there stays while other forms of the same text are missing."""
         plural = _is_plural(form, plurals)
-        missing = not entry.stale and self._state(_Place(entry, plural)) == "new"
+        missing = not self._stale(entry) and self._state(_Place(entry, plural)) == "new"
         return plural not in given or (missing and bool(entry.forms.get(form)))
 
 

@@ -50,8 +50,8 @@ class Entry:
     fuzzy: bool = False
     printf: bool = False
     """Whether its flags say that it is a format."""
-    previous: bool = False
-    """Whether it is said what text its translation was made for."""
+    previous: tuple[int, ...] = ()
+    """The lines that say what text its translation was made for."""
     mark: int = 0
     """The line before which flags are written."""
     remarks: tuple[int, ...] = ()
@@ -60,7 +60,7 @@ class Entry:
     @property
     def stale(self) -> bool:
         """Whether its translation was made for another text."""
-        return self.fuzzy and self.previous
+        return self.fuzzy and bool(self.previous)
 
 
 @dataclass(slots=True)
@@ -231,7 +231,7 @@ class _Reader:
             elif text.startswith(REMARK):
                 entry.remarks += (each,)
             elif text.startswith("#|"):
-                entry.previous = True
+                entry.previous += (each,)
                 entry.mark = min(entry.mark, each)
         self.entry, self.comments = entry, []
 
