@@ -123,7 +123,7 @@ def test_a_text_that_several_formats_have_is_written_as_each_of_them_writes_it()
     written = [each.write(results).decode() for each, results in zip(opened, found, strict=True)]
     quoted = '"SAG: \\"es\\" *jetzt*"'
     assert written == [f'{{"a": {quoted}}}', f"a: {quoted}\n", 'SAG: "es" \\*jetzt\\*\n', f"b: {quoted}\n"]
-    assert translator.read == ["say it"]
+    assert translator.read == ["say it"] * 2  # strings may hold no tag that a model makes up, Markdown may
 
 
 def test_the_targets_of_a_file_that_count_are_what_a_memory_can_learn():

@@ -15,9 +15,12 @@ from ruamel.yaml import YAML
 from regard.documents import android, strings, yaml
 from regard.documents.base import Result
 from regard.documents.icu import read_message
+from regard.documents.registry import open_document
+from regard.tasks.translation.documents import Carrier
 from regard.text import DataError
 from tests.documents import samples
 from tests.documents.samples import loud, texts, translated
+from tests.documents.standin import StandIn
 
 WORDS = st.text(
     st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1, max_size=12
@@ -55,6 +58,45 @@ def test_json_has_the_same_keys_and_the_translations():
     }
     assert out["eé"] == 'SEE $t(menu.open) OR <a href="x">HERE</a>'
     assert list(out) == list(source)
+
+
+PLAIN = {
+    "json": '{"a": "plain words here"}',
+    "arb": '{"a": "plain words here"}',
+    "yaml": "a: plain words here\n",
+    "properties": "a = plain words here\n",
+    "strings": '"a" = "plain words here";\n',
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_tags_that_a_model_makes_up_are_left_out(name):
+    read = []
+
+    def write(text):
+        read.append(text)
+        return f"<b>x</b> a < b > {text} <!-- y", []
+
+    opened = open_document(f"a.{name}", PLAIN[name].encode())
+    (results,) = Carrier(StandIn(write)).translate([opened])
+    assert opened.write(results).decode() == PLAIN[name].replace("plain", "x a < b > plain").replace(
+        "here", "here y"
+    )
+    assert len(read) == 2
+
+
+@pytest.mark.parametrize("text", ["a < b > c", "<a'b> text", "1 <2> x"])
+def test_signs_that_are_no_tags_may_stay(text):
+    read = []
+
+    def write(text):
+        read.append(text)
+        return f"{text} y", []
+
+    opened = open_document("a.json", json.dumps({"a": text}).encode())
+    (results,) = Carrier(StandIn(write)).translate([opened])
+    assert json.loads(opened.write(results)) == {"a": f"{text} y"}
+    assert len(read) == 1
 
 
 def test_strings_are_chosen_by_their_keys():

@@ -20,7 +20,7 @@ from regard.text.terms import Term, Terms, enforce
 LOST = "placeholder"
 """The flag of a text in which the model did not keep a placeholder: it was put back by the words around."""
 
-_TAG = re.compile(r"</?[A-Za-z][^<>]*>")
+_TAG = re.compile(r"</?[A-Za-z][^<>]*>|<!--")
 
 
 class Written(Protocol):
@@ -139,11 +139,16 @@ class Job:
 
     def _made_up(self, text: str) -> list[str]:
         """Placeholders that the source has not; and tags, where they are not escaped."""
-        tags = _TAG.findall(text) if self.block.syntax.tags else []
+        tags = [each for each in self._tags(text) if each not in self.view.text]
         return tags + [each for each in self._pattern.findall(text) if each not in self.view.names]
 
+    def _tags(self, text: str) -> list[str]:
+        return _TAG.findall(text) if self.block.syntax.tags else []
+
     def _without(self, text: str) -> str:
-        text = _TAG.sub(" ", text) if self.block.syntax.tags else text
+        for each in self._tags(text):
+            if each not in self.view.text:
+                text = text.replace(each, " ")
         return " ".join(self._pattern.sub(" ", text).split())
 
     @property

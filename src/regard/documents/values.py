@@ -7,7 +7,7 @@ placeholders, and escaped again.
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from html import escape, unescape
 from html.entities import html5
@@ -22,6 +22,8 @@ from regard.text.markup import Notation, block
 from regard.text.scanning import BLOCKS, OPAQUE, VOID, OpenTags, Syntax, Token
 
 SYNTAX = Syntax(kind="text", lines=False)
+"""Of HTML, where a tag that a model writes is escaped."""
+_PLAIN_TEXT = replace(SYNTAX, tags=True)
 _TAG = re.compile(
     r"""<(/?)([A-Za-z0-9][\w:.-]*+)((?:[^<>"']++|"[^"<]*+"|'[^'<]*+')*+)>"""
     r"|<!--(?:(?!-->|<!--).)*+-->",
@@ -150,12 +152,12 @@ class _Cutter:
         hidden = _hide(text, marks)
         is_html = _is_html(hidden[message.start : message.end]) if self._html is None else self._html
         tokens = [*_tokens(hidden, marks, message.start, message.end)]
-        notation = self._notation(is_html, message.plural)
+        how = SYNTAX if is_html else _PLAIN_TEXT, self._notation(is_html, message.plural)
         places = [each.start for each in message.arguments]
         sites: list[Site] = []
         for start, end, own in _runs(tokens, text):
             inner = message.arguments[bisect_left(places, start) : bisect_left(places, end)]
-            sites += self._run(start, end, own, inner, notation)
+            sites += self._run(start, end, own, inner, how)
         return sites
 
     def _run(
@@ -164,11 +166,11 @@ class _Cutter:
         end: int,
         tokens: Sequence["_Found"],
         inner: Sequence[Argument],
-        notation: Notation,
+        how: tuple[Syntax, Notation],
     ) -> list[Site]:
         value = self._value
         own = [Token(each.kind, value.raw(each.start, each.end), stands=each.stands) for each in tokens]
-        piece = block(own, SYNTAX, notation)
+        piece = block(own, *how)
         if piece is None:
             return [site for each in inner for message in each.messages for site in self._message(message)]
         self._count += 1
