@@ -89,6 +89,43 @@ def test_folders_with_documents_and_lines(tmp_path, translate, capsys):
     assert translate.read == ["one", "two %s", "one"]  # one of PO, one of XLIFF; not once more for c.po.gz
 
 
+def test_of_a_folder_only_documents_tables_and_text_are_read(tmp_path, translate, capsys):
+    site, out = tmp_path / "site", tmp_path / "out"
+    (site / "js").mkdir(parents=True)
+    taken = {
+        "a.po": PO,
+        "c.csv": "text\none\n",
+        "b.txt": "one\n",
+        "README": "one\n",
+        "train.en": "one\n",
+        "strings.xml": "<?xml version='1.0'?><!-- <a> -->\n<resources>"
+        "<string name='a'>one</string></resources>",
+    }
+    for name, text in taken.items():
+        (site / name).write_text(text)
+    (site / "d.txt.gz").write_bytes(gzip.compress(b"one\n"))
+    (site / "logo.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\xff")
+    others = {
+        "s.css": "a {}\n",
+        "js/a.js": "f()\n",
+        "pom.xml": "<!-- <resources> --><project/>",
+        "x.de": "eins\n",
+    }
+    for name, text in others.items():
+        (site / name).write_text(text)
+    translate(site, into=str(out))
+    assert sorted(each.name for each in out.iterdir() if each.name[0] != ".") == sorted([*taken, "d.txt.gz"])
+    told = capsys.readouterr().err.replace("\n", " ")
+    assert told.count("left out") == 1
+    assert "left out: 5 other files (" in told
+    assert all(name in told for name in others)
+    translate(str(site / "s.css"), into=str(tmp_path / "s.css"))  # a file that is named is read
+    assert (tmp_path / "s.css").read_text() == "A {}\n"
+    (site / "logo.png").unlink()
+    translate(site, into=str(tmp_path / "all"), format="lines")
+    assert (tmp_path / "all" / "js" / "a.js").is_file()
+
+
 @pytest.mark.parametrize("more", [(), ("a.po",)])
 def test_a_broken_document_does_not_hold_up_lines_and_tables(tmp_path, translate, capsys, more):
     folder, out = tmp_path / "in", tmp_path / "out"

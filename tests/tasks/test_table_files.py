@@ -81,6 +81,41 @@ def test_rows_keep_their_order_their_cells_and_their_quotes(tmp_path):
     assert [row[3:] for row in written[1:]] == [['GOOD, "REALLY"\nSO', "17"], ["", ""], ["BAD", "3"]]
 
 
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize(
+    ("name", "given", "wanted"),
+    [
+        (
+            "a.csv",
+            'id, text ,"note"\r\n1,"Hello ""you""\nthere, so","a"\r\n2,"",x\r\n3,"two\r\nlines",\r\n4,b,c',
+            'id, text ,"note",loud,size\r\n1,"Hello ""you""\nthere, so","a","HELLO ""YOU""\nTHERE, SO",21\r\n'
+            '2,"",x,,\r\n3,"two\r\nlines",,"TWO\nLINES",9\r\n4,b,c,B,1\r\n',
+        ),
+        ("a.tsv", 'text\tn\r\n"a\t 1\na b\t\r\n', 'text\tn\tloud\tsize\r\n"a\t 1\t"A\t2\na b\t\tA B\t3\r\n'),
+        (
+            "a.jsonl",
+            '{"id":1,  "text":"By\\u00e9" } \r\n\r\n{"text" : "b","x":{"y":[1,2]}}\n',
+            '{"id":1,  "text":"By\\u00e9", "loud": "BYÉ", "size": 3} \r\n'
+            '{"text" : "b","x":{"y":[1,2]}, "loud": "B", "size": 1}\n',
+        ),
+    ],
+)
+def test_what_is_not_new_stays_as_it_was_written(tmp_path, name, given, wanted, mark):
+    assert through(file(tmp_path, name, mark + given)) == mark + wanted
+
+
+def test_results_that_are_older_than_their_texts_are_told(tmp_path, capsys):
+    source = Path(file(tmp_path / "in", "a.csv", "text\na\n"))
+    out = Path(file(tmp_path / "out", "a.csv", "text,loud\na,A\n"))
+    for times, told in ((1, False), (3, True)):
+        os.utime(source, (times, times))
+        os.utime(out, (2, 2))
+        do_each(assign(str(tmp_path / "in"), str(tmp_path / "out")), lambda each: None)
+        said = capsys.readouterr().err.replace("\n", " ")
+        assert ("has changed since; delete it to have it made anew" in said) is told
+        assert "1 there already" in said
+
+
 def test_a_model_never_sees_the_header_nor_other_columns_nor_empty_cells(tmp_path):
     seen = []
 

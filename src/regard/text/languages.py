@@ -38,6 +38,10 @@ def base(code: str) -> str:
     return _SHORT.get(first, first)
 
 
+def known(code: str) -> bool:
+    return base(code) in {short for short, *_ in _PARTS}
+
+
 def script(code: str) -> str | None:
     """As far as the code says it: hant for zho_Hant and for zh-TW."""
     parts = re.split("[-_]", code.strip().lower())[1:]

@@ -68,6 +68,8 @@ class Row:
 
     cells: tuple[object, ...]
     origin: Origin
+    raw: str = ""
+    """All of it, as it stands in its file; with a line feed between its lines."""
 
 
 def scan_delimited(table: Table, columns: Sequence[Column]) -> Iterator[Row | DataError]:
@@ -187,7 +189,7 @@ def split_plain(
         if isinstance(line, DataError):
             yield line
         elif line or (blank and width == 1):
-            row = Row(tuple(line.split(separator, most)), Origin(file, number))
+            row = Row(tuple(line.split(separator, most)), Origin(file, number), line)
             width = width or len(row.cells)
             yield row
 
@@ -254,7 +256,8 @@ def numbered_quoted(
             last = f"(on line {swallowed[-1][0]})"
             yield number, opening or DataError(row.origin, "a quote that closes in the wrong place", last)
         else:
-            yield number, error or Row(tuple(row.cells), row.origin)
+            raw = "\n".join([str(each) for _, each in (opening_line, *swallowed)]) if swallowed else str(line)
+            yield number, error or Row(tuple(row.cells), row.origin, raw)
 
 
 class _QuotedRow:

@@ -112,9 +112,11 @@ def assign(
     as_json: bool = False,
     behind: str = "",
     read: Callable[[str, FileOptions], Source] = source_of,
+    meant: Callable[[str], bool] | None = None,
 ) -> list[Assignment]:
     """Everything that is to be done, before anything is. `as_json`: JSON lines are written. `behind` is put
-    behind the names of files in a folder. `read` makes a source of a name, or refuses it."""
+    behind the names of files in a folder. `read` makes a source of a name, or refuses it. `meant` says which
+    files of folders are read; unless given, all that can be."""
     given = ["-"] if not inputs else [inputs] if isinstance(inputs, str) else [*inputs]
     texts = [each for each in given if is_text(each)]
     if texts and len(texts) < len(given):
@@ -128,7 +130,7 @@ def assign(
     if texts:
         sources = [(Source("text", options=options, texts=tuple(texts)), "text")]
     elif many:
-        sources = [*_found(given, Path(str(into)), options, read)]
+        sources = [*_found(given, Path(str(into)), options, read, meant)]
     else:
         sources = [(read(given[0], options), Path(given[0]).name if given[0] != "-" else "text")]
     if not sources:
@@ -152,9 +154,14 @@ def is_text(given: str) -> bool:
 
 
 def _found(
-    given: Sequence[str], into: Path, options: FileOptions, read: Callable[[str, FileOptions], Source]
+    given: Sequence[str],
+    into: Path,
+    options: FileOptions,
+    read: Callable[[str, FileOptions], Source],
+    meant: Callable[[str], bool] | None,
 ) -> Iterator[tuple[Source, str]]:
     """The files that are named, and those in folders that can be read; the others of folders are told."""
+    left: list[Path] = []
     for each in given:
         if not Path(each).is_dir():
             if each == "-":
@@ -166,10 +173,17 @@ def _found(
             hidden = any(part.startswith(".") for part in inner.parts) or path.suffix == ".partial"
             if path.is_dir() or hidden or path.is_relative_to(into):
                 continue
+            if meant is not None and not meant(str(path)):
+                left.append(path)
+                continue
             try:
                 yield read(str(path), options), str(inner)
             except (DataError, ValueError) as error:
                 say(Console(stderr=True), f"left out: {error}")
+    if left:
+        names = ", ".join(map(str, left[:5])) + (", ..." if len(left) > 5 else "")
+        remedy = "name a file, or give --format, to have it read"
+        say(Console(stderr=True), f"left out: {len(left):,} other files ({names}); {remedy}")
 
 
 def _assignment(
@@ -226,6 +240,13 @@ def one_of_lines(found: Sequence[Assignment], option: str) -> str:
     return found[0].source.file
 
 
+def _newer(source: Source, target: Path) -> bool:
+    try:
+        return Path(source.file).stat().st_mtime > target.stat().st_mtime
+    except OSError:  # of what is in an archive
+        return False
+
+
 def do_each(found: Sequence[Assignment], work: Callable[[Assignment], None]) -> None:
     """One after the other. Of several, a file that is broken does not stop the others; at the end it is said
     what was done."""
@@ -237,6 +258,9 @@ def do_each(found: Sequence[Assignment], work: Callable[[Assignment], None]) -> 
     for each in found:
         if each.target is not None and each.target.exists():
             there += 1
+            if _newer(each.source, each.target):
+                told = f"{each.target}: left as it is, though {each.source.name} has changed since"
+                say(console, f"{told}; delete it to have it made anew")
             continue
         try:
             work(each)

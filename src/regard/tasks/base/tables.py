@@ -10,6 +10,7 @@ space where a cell has a tab or a newline. No more than a window of rows is held
 """
 
 import csv
+import io
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -110,6 +111,10 @@ class TableWriter:
 
     def __init__(self, out: TextIO, format: Format, source: Source, rows: Rows, added: Sequence[str]) -> None:
         self._out, self._format, self._names = out, format, rows.names
+        self._same = source.format == format
+        self._end = rows.end if self._same else "\n"
+        if rows.bom and self._same:
+            out.write("\ufeff")
         self.added: tuple[str, ...] = ()
         """What the new columns are called."""
         for name in added:
@@ -119,9 +124,9 @@ class TableWriter:
             separator = source.separator if source.format == format else SEPARATORS[format]
             how: Any = {"quoting": csv.QUOTE_NONE, "quotechar": None} if format == "tsv" else {}
             self._breaks = re.compile(rf"\r\n|[\r\n{re.escape(separator)}]")
-            self._cells = csv.writer(out, delimiter=separator, lineterminator="\n", **how)
+            self._cells = csv.writer(out, delimiter=separator, lineterminator=self._end, **how)
             if source.options.header or source.format not in SEPARATORS:
-                self._write([*rows.names, *self.added])
+                self._write(rows.names, self.added, rows.header)
         elif len({*rows.names}) < len(rows.names):
             twice = next(name for name in rows.names if rows.names.count(name) > 1)
             remedy = "JSON cannot have both: rename one, or write CSV"
@@ -133,8 +138,7 @@ class TableWriter:
             remedy = "rename it: what is new is called so"
             raise DataError(record.origin, f"a column {both[0]!r} that the first row has not", remedy=remedy)
         if self._cells is None:
-            plain = dict(zip((*record.names, *self.added), (*record.cells, *results), strict=True))
-            self._out.write(json.dumps(plain, ensure_ascii=False) + "\n")
+            self._write_object(record, dict(zip(self.added, results, strict=True)))
             return
         cells = record.cells
         if record.names != self._names:
@@ -143,13 +147,32 @@ class TableWriter:
                 remedy = "write JSONL, or give all rows the same columns"
                 raise DataError(record.origin, f"a column {more[0]!r} that the first row has not", "", remedy)
             cells = tuple(plain.get(name) for name in self._names)
-        self._write([*cells, *results])
+        self._write(cells, results, record.raw)
 
-    def _write(self, cells: Sequence[object]) -> None:
-        plain = [_cell(each) for each in cells]
+    def _write_object(self, record: Record, added: dict[str, object]) -> None:
+        if record.raw is None or not self._same:
+            plain = {**dict(zip(record.names, record.cells, strict=True)), **added}
+            self._out.write(json.dumps(plain, ensure_ascii=False) + self._end)
+            return
+        body = record.raw.rstrip()
+        end = record.raw[len(body) :]
+        body, more = body[:-1], json.dumps(added, ensure_ascii=False)[1:]  # without the braces between them
+        self._out.write(body.rstrip() + (", " if record.names else "") + more + end)
+
+    def _write(self, cells: Sequence[object], added: Sequence[object], raw: str | None) -> None:
+        """A row as it stands in its file, where that is of the same format, and what is new behind it."""
+        plain = [_cell(each) for each in (*cells, *added)]
         if self._format == "tsv":
             plain = [self._breaks.sub(" ", each) for each in plain]
-        self._cells.writerow(plain)
+        if raw is None or not self._same:
+            self._cells.writerow(plain)
+            return
+        whole, end = raw.removesuffix("\n"), "\n"
+        if whole.endswith("\r"):
+            whole, end = whole[:-1], "\r\n"
+        page = io.StringIO()
+        csv.writer(page, self._cells.dialect, lineterminator=end).writerow(["", *plain[len(cells) :]])
+        self._out.write(whole + page.getvalue())
 
 
 def _free(name: str, taken: set[str]) -> str:

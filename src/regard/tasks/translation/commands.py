@@ -28,6 +28,7 @@ from regard.tasks.base.terminal import counting, say
 from regard.tasks.translation.alignment import draw
 from regard.tasks.translation.document_files import (
     DocumentOptions,
+    is_meant,
     read_as,
     source_or_document,
     translate_files,
@@ -96,7 +97,13 @@ def translate(
     """Line by line, or a column of a table, or documents whole. `decoding` has settings of `DecodeConfig` by
     name, in place of the translator's own."""
     files, document = read_as(format, files)
-    given = assign(inputs, into, files, as_json=as_json, read=partial(source_or_document, document=document))
+    source, target = _pair(languages, source_language, to)
+
+    def meant(file: str) -> bool:
+        return format is not None or is_meant(file, source or pair_of(model)[0])
+
+    read = partial(source_or_document, document=document)
+    given = assign(inputs, into, files, as_json=as_json, read=read, meant=meant)
     documents = [each for each in given if each.source.document is not None]
     if documents and (scores or align):
         raise ConfigError("--scores and --align are of lines, but documents are translated as a whole")
@@ -104,7 +111,6 @@ def translate(
     _check_used(given, {"--fresh": fresh, "--report": report, "--set": set}, keep_numbers)
     if flags and any(not each.tabular and each.format != "jsonl" for each in lines):
         raise ConfigError("--flags has no place in plain lines: give --json, or write a table")
-    source, target = _pair(languages, source_language, to)
     remembered = None if memory is None else Memory(memory)
     translator = open_by_engine(model, engine, device, precision)
     own = pair_of(model)

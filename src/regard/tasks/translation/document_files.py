@@ -9,6 +9,7 @@ written does not stop the others.
 """
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ from regard.documents.base import Opened, Result, Segment
 from regard.documents.earlier import Sources, sources_beside
 from regard.documents.registry import FORMATS, format_of, open_document
 from regard.memory import Recall
-from regard.tasks.base.formats import TABLES, FileOptions, Format, ending
+from regard.tasks.base.formats import REFUSED, TABLES, FileOptions, Format, ending
 from regard.tasks.base.outputs import Assignment, BrokenFilesError, write_bytes_whole
 from regard.tasks.base.sources import Source, existing, source_of
 from regard.tasks.base.terminal import counting, say
@@ -31,7 +32,7 @@ from regard.tasks.translation.documents import Carrier, FileReport, Flags, Older
 from regard.tasks.translation.translator import Translator
 from regard.text import DataError, Origin
 from regard.text.files import open_bytes
-from regard.text.languages import same
+from regard.text.languages import known, same
 from regard.text.terms import Terms
 
 AT_ONCE = 20_000
@@ -39,6 +40,8 @@ AT_ONCE = 20_000
 BYTES_AT_ONCE = 64 * 1024 * 1024
 FILES_AT_ONCE = 500
 """Documents that are held until these are full, whatever there is to translate in them."""
+_BEFORE_ROOT = re.compile(rb"<!--.*?-->|<\?.*?\?>", re.DOTALL)
+_ROOT = re.compile(rb"<(?:!DOCTYPE\s+)?([A-Za-z_][\w:.-]*)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,6 +125,28 @@ def source_or_document(file: str, options: FileOptions, document: str | None = N
     if document is None:
         return source_of(file, options)
     return Source(existing(file), "lines", options, document=document)
+
+
+def is_meant(file: str, reads: str | None) -> bool:
+    """Whether a file of a folder is a document, a table or plain text: its name says so, or ends in
+    the language that is read. What is refused by name is to be told; XML may be anything."""
+    kind, document = ending(file), format_of(file)
+    if document == "android":
+        return _root(file) in ("resources", None)
+    if document is not None or kind in ("", ".txt", ".text") or kind in TABLES or kind in REFUSED:
+        return True
+    return known(kind[1:]) and (reads is None or same(kind[1:], reads))
+
+
+def _root(file: str) -> str | None:
+    """What the root of an XML file is called; None where that cannot be told."""
+    try:
+        with open_bytes(file) as stream:
+            begins = stream.read(1 << 16).replace(b"\0", b"")
+    except (DataError, OSError):
+        return None
+    found = _ROOT.search(_BEFORE_ROOT.sub(b"", begins))
+    return None if found is None else found[1].decode()
 
 
 def translate_files(
@@ -211,7 +236,9 @@ def _opened(
     if each.target is not None and each.target.is_file() and not options.fresh:
         sources = None if _tells(each) == "sources" else Sources.read(each.target)
         if _tells(each) == "sources":
-            before = _old(each.target, source.document, settings)
+            # what is fuzzy there is what an earlier run wrote, or somebody's mend of it
+            kept = {name: value for name, value in settings.items() if name != "fuzzy"}
+            before = _old(each.target, source.document, kept)
         elif sources is not None and sources.language == language:
             before = _earlier(each, sources, raw, opened, settings, console)
         else:
