@@ -36,6 +36,21 @@ def test_a_form_is_read_as_json_is(translating):
     }
 
 
+def test_names_of_lists_may_have_brackets_in_forms(translating):
+    """As PHP and Ruby write them; a list of one is a list."""
+    with translating.client() as asking:
+        for texts in ([TREE, DOG], [DOG]):
+            sent = {"text[]": texts, "target_lang": "DE", "source_lang": "en"}
+            for more in ({}, {"files": {"nothing": b""}}):  # of both kinds
+                found = asking.post("/v2/translate", data=sent, **more).json()
+                assert [each["text"] for each in found["translations"]] == [german(text) for text in texts]
+            sent = {"q[]": texts, "target": "de", "source": "en"}
+            found = asking.post("/translate", data=sent).json()
+            assert found == {"translatedText": [german(text) for text in texts]}
+        sent = {"text[]": [DOG], "target_lang[]": ["DE"]}
+        assert "target_lang=['DE'] should be a text" in asking.post("/v2/translate", data=sent).text
+
+
 def test_languages_and_usage_are_told(client):
     assert [(each.code, each.name) for each in client.get_source_languages()] == [("EN", "English")]
     (target,) = client.get_target_languages()

@@ -137,7 +137,6 @@ def test_a_stream_ends_with_its_tokens_where_that_is_asked_for_and_is_counted_on
         ({"logprobs": 1, "echo": True}, "echo with logprobs"),
         ({"prompt": [], "stream": True}, "prompt is an empty list"),
         ({"prompt": []}, "prompt is an empty list"),
-        ({"n": 2, "stream": True}, "stream=true takes one prompt and n=1"),
     ],
 )
 def test_what_is_not_served_is_refused_by_its_name(server, more, told):
@@ -176,7 +175,6 @@ def test_models_are_listed_and_found(client):
         ({"top_p": 2}, "top_p"),
         ({"prompt": ""}, None),
         ({"stop": [""]}, "stop"),
-        ({"stream": True, "n": 2}, "n=1"),
         ({"prompt": [[1, 2]]}, "prompt should be a text"),
     ],
 )

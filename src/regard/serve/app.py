@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
@@ -85,11 +86,21 @@ def build_app(
     ]
     if explorers is not None:
         routes.append(Route("/look/{name}/", explorers.show))
-    around = [Middleware(Sites, names=hosts, origins=origins, shape=shaped(doors))]
+    shape = shaped(doors)
+
+    async def refuse(request: Request, error: Exception) -> Response:
+        """No such path, or not by this method."""
+        if not isinstance(error, HTTPException):
+            raise error
+        path, status = request.url.path, error.status_code
+        why = f"{request.method} {path:.80} is not served here: /openapi.json has what is"
+        return Json(shape(path)(why, status), status_code=status, headers=error.headers)
+
+    around = [Middleware(Sites, names=hosts, origins=origins, shape=shape)]
     if origins:
         allowed: Any = {"allow_origins": [*origins], "allow_methods": ["*"], "allow_headers": ["*"]}
         around.append(Middleware(CORSMiddleware, **allowed))
-    return Starlette(routes=routes, middleware=around)
+    return Starlette(routes=routes, middleware=around, exception_handlers={HTTPException: refuse})
 
 
 def _held(handler: Handler) -> Handler:

@@ -258,15 +258,21 @@ def _check_charset(kind: str) -> None:
 
 
 def _gathered(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """A field that comes several times is a list."""
+    """A field that comes several times is a list, and so is one by the name of `q[]`, as PHP and Ruby write
+    lists."""
     several: dict[str, list[Any]] = {}
     for key, value in pairs:
         try:
             f"{key}{value if isinstance(value, str) else ''}".encode()
         except UnicodeEncodeError as error:
             raise RefusedError(f"the field {key!r:.40} is no UTF-8: it has half a character") from error
-        several.setdefault(key, []).append(value)
-    return {key: values if len(values) > 1 else values[0] for key, values in several.items()}
+        name = key.removesuffix("[]")
+        several.setdefault(name, []).append(value)
+        if name != key:
+            lists.add(name)
+    return {
+        name: values if len(values) > 1 or name in lists else values[0] for name, values in several.items()
+    }
 
 
 def _named(kind: type | tuple[type, ...]) -> str:
@@ -305,6 +311,7 @@ def endpoint(
             try:
                 await ask.read()
                 return await handler(ask)
+    lists: set[str] = set()
             finally:
                 await ask.close()
         except RefusedError as error:

@@ -50,11 +50,13 @@ def check_origins(origins: Sequence[str]) -> None:
 
 
 def shaped(doors: Sequence[Door]) -> Callable[[str], Shape]:
-    """What an error looks like at a path: that of its door."""
+    """What an error looks like at a path: that of its door, or of the one that is nearest."""
     known = [(compile_path(way.path)[0], door.shape) for door in doors for way in door.ways]
+    near = [(door.below, door.shape) for door in doors if door.below]
 
     def shape(path: str) -> Shape:
-        return next((each for pattern, each in known if pattern.match(path)), doors[0].shape)
+        own = next((each for pattern, each in known if pattern.match(path)), None)
+        return own or next((each for below, each in near if path.startswith(below)), doors[0].shape)
 
     return shape
 

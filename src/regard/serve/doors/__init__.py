@@ -25,3 +25,5 @@ class Door:
     ways: Sequence[Way]
     stranger: int = 401
     """The status that tells someone without a key so."""
+    below: tuple[str, ...] = ()
+    """Where its clients look for more than there is: what no door has there is refused in its shape."""

@@ -333,4 +333,5 @@ DEEPL = Door(
         Way("DELETE", "/v3/glossaries/{id}/dictionaries", remove),
     ],
     stranger=403,
+    below=("/v2/", "/v3/"),
 )

@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from starlette.responses import Response
@@ -17,12 +17,14 @@ from regard.serve.aside import aside
 from regard.serve.asking import Ask, Events, Json
 from regard.serve.doors import Door, Way
 from regard.serve.line import RefusedError, in_time
+from regard.serve.merging import merged
 from regard.serve.models import Served
 from regard.tasks.embedding.embedder import shortened
-from regard.tasks.language.continuation import Written
+from regard.tasks.language.continuation import Finished, Generated, Written, token_texts
 from regard.tasks.language.dialogue import ChatPrompt
 from regard.tasks.language.template_bounds import ChatError
 
+T = TypeVar("T")
 COLD = 1e-5
 """Temperatures below give the likeliest token, as 0 does: scores over them are no numbers at some point."""
 REASONS = {"end": "stop", "stop": "stop", "length": "length"}
@@ -83,12 +85,15 @@ async def completions(ask: Ask) -> Response:
     keys = [0 if seed is not None else secrets.randbits(32) for _ in prompts]
     about = _About(ask, served)
     if ask.value("stream", bool, False):
-        if len(prompts) * samples > 1:
-            raise RefusedError("stream=true takes one prompt and n=1")
         read = await _counted(ask, served, prompts) if _counts(ask) else None
-        texts = ask.service.stream(served, ask.caller, prompts[0], key=keys[0], **settings)
+        texts = merged(
+            [
+                ask.service.stream(served, ask.caller, prompt, key=key, **settings)
+                for prompt, key in zip(prompts, keys, strict=True)
+            ]
+        )
         first = await anext(texts)  # what is wrong is told before the stream begins
-        return Events(_events(about, prompts[0], first, texts, read))
+        return Events(_events(about, prompts, samples, copies, _behind(first, texts), read))
     read = await _counted(ask, served, prompts)
     choices: list[dict[str, Any]] = []
     tokens = 0
@@ -100,9 +105,11 @@ async def completions(ask: Ask) -> Response:
     )
     for prompt, found in zip(prompts, written, strict=True):
         for each in found:
+            told = await about.logprobs_of(prompt, each)
             for _ in range(copies):
-                choices.append(about.choice(len(choices), prompt, each.text, each.finished, each))
-            tokens += len(each.ids)
+                text = prompt + each.text if about.echo else each.text
+                choices.append(_choice(len(choices), text, each.finished, told))
+            tokens += len(each.ids) * copies
     return Json({**about.head, "choices": choices, "usage": _usage(read, tokens)})
 
 
@@ -159,16 +166,17 @@ async def chat_completions(ask: Ask) -> Response:
     longest = served.predictor.longest
     room = limits.max_tokens if longest is None else longest - len(prompt.ids)
     usual = max(1, min(limits.max_tokens, room))
-    named = "max_completion_tokens" if "max_completion_tokens" in ask.fields else "max_tokens"
+    old = ask.fields.get("max_completion_tokens") is None
+    named = "max_tokens" if old else "max_completion_tokens"
     settings, seed = _settings(ask, samples, most=ask.whole(named, usual, limits.max_tokens))
     key = 0 if seed is not None else secrets.randbits(32)
     head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": served.name}
     if ask.value("stream", bool, False):
-        if samples > 1:
-            raise RefusedError("stream=true takes n=1")
         texts = ask.service.stream(served, ask.caller, prompt, key=key, **settings)
         first = await anext(texts)
-        return Events(_chat_events(head, len(prompt.ids), first, texts, counted=_counts(ask)))
+        read = len(prompt.ids) if _counts(ask) else None
+        copies = samples // settings["samples"]
+        return Events(_chat_events(head, samples, copies, _behind(first, texts), read))
     found = await ask.service.generate(served, ask.caller, prompt, key=key, **settings)
     found = [each for each in found for _ in range(samples // len(found))]
     choices = [
@@ -229,29 +237,34 @@ def _usage(read: int, written: int) -> dict[str, int]:
 
 
 async def _chat_events(
-    head: dict[str, Any], read: int, first: Written, texts: AsyncIterator[Written], *, counted: bool
+    head: dict[str, Any], samples: int, copies: int, texts: AsyncIterator[Written], read: int | None
 ) -> AsyncIterator[bytes]:
+    """As `_events`."""
+
     def event(choices: list[dict[str, Any]], **more: Any) -> bytes:
         whole = {**head, "object": "chat.completion.chunk", "choices": choices, **more}
         return b"data: " + orjson.dumps(whole) + b"\n\n"
 
-    def piece(delta: dict[str, str], finished: str | None = None) -> bytes:
-        return event([{"index": 0, "delta": delta, "finish_reason": finished, "logprobs": None}])
+    def piece(index: int, delta: dict[str, str], finished: str | None = None) -> bytes:
+        return event([{"index": index, "delta": delta, "finish_reason": finished, "logprobs": None}])
 
-    yield piece({"role": "assistant", "content": ""})
+    for index in range(samples):
+        yield piece(index, {"role": "assistant", "content": ""})
     written = 0
-    async for each in _behind(first, texts):
-        if each.text:
-            yield piece({"content": each.text})
+    async for each in texts:
+        places = range(each.sample * copies, (each.sample + 1) * copies)
+        for index in places if each.text else ():
+            yield piece(index, {"content": each.text})
         if each.whole is not None:
-            written = len(each.whole.ids)
-            yield piece({}, REASONS[each.whole.finished])
-    if counted:
+            written += len(each.whole.ids) * copies
+            for index in places:
+                yield piece(index, {}, REASONS[each.whole.finished])
+    if read is not None:
         yield event([], usage=_usage(read, written))
     yield b"data: [DONE]\n\n"
 
 
-async def _behind(first: Written, texts: AsyncIterator[Written]) -> AsyncIterator[Written]:
+async def _behind(first: T, texts: AsyncIterator[T]) -> AsyncIterator[T]:
     yield first
     async for each in texts:
         yield each
@@ -272,50 +285,65 @@ class _About:
             "model": served.name,
         }
 
-    def choice(self, index: int, prompt: str, text: str, finished: str | None, whole: Any) -> dict[str, Any]:
+    async def logprobs_of(self, prompt: str, whole: Generated) -> dict[str, Any] | None:
+        """Of the tokens of the text, if they are asked for; in a stream, with its last event. The likeliest
+        token is known where it is the one that was taken."""
+        if not self.logprobs:
+            return None
+        texts = await asyncio.to_thread(self._texts_of, prompt, whole)
+        offsets = [*itertools.accumulate(map(len, texts), initial=0)][:-1]
+        scores = whole.token_scores
+        if whole.finished == "stop":  # the text ends before the stop string, maybe within a token
+            end = len(whole.text)
+            texts = [text[: end - at] for text, at in zip(texts, offsets, strict=True) if at < end]
+            offsets, scores = offsets[: len(texts)], scores[: len(texts)]
+        pairs = zip(texts, scores, strict=True)
         return {
-            "index": index,
-            "text": prompt + text if self.echo else text,
-            "finish_reason": None if finished is None else REASONS[finished],
-            "logprobs": self.logprobs_of(whole) if self.logprobs and whole is not None else None,
-        }
-
-    def logprobs_of(self, whole: Any) -> dict[str, Any]:
-        """Of all that was written; in a stream, with the last event. The likeliest token is known where it is
-        the one that was taken."""
-        tokenizer = self.served.predictor.tokenizer
-        tokens = tokenizer.decode_batch([[id] for id in whole.ids])
-        offsets = [*itertools.accumulate(map(len, tokens), initial=0)][:-1]
-        pairs = zip(tokens, whole.token_scores, strict=True)
-        return {
-            "tokens": tokens,
-            "token_logprobs": [*whole.token_scores],
-            "top_logprobs": [{token: score} for token, score in pairs] if self.likeliest else None,
+            "tokens": texts,
+            "token_logprobs": [*scores],
+            "top_logprobs": [{text: score} for text, score in pairs] if self.likeliest else None,
             "text_offset": offsets,
         }
 
+    def _texts_of(self, prompt: str, whole: Generated) -> list[str]:
+        tokenizer = self.served.predictor.tokenizer
+        return token_texts(tokenizer, tokenizer.encode(prompt).ids, whole.ids)
+
+
+def _choice(
+    index: int, text: str, finished: Finished | None = None, logprobs: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    reason = None if finished is None else REASONS[finished]
+    return {"index": index, "text": text, "finish_reason": reason, "logprobs": logprobs}
+
 
 async def _events(
-    about: _About, prompt: str, first: Written, texts: AsyncIterator[Written], read: int | None
+    about: _About,
+    prompts: list[str],
+    samples: int,
+    copies: int,
+    texts: AsyncIterator[tuple[int, Written]],
+    read: int | None,
 ) -> AsyncIterator[bytes]:
-    """With the number of tokens that were `read`, if it is to be told."""
+    """Each choice by its index: of each prompt so many samples, or so many `copies` of one. With the number
+    of tokens that were `read`, if it is to be told."""
 
     def event(choices: list[dict[str, Any]], **more: Any) -> bytes:
         return b"data: " + orjson.dumps({**about.head, "choices": choices, **more}) + b"\n\n"
 
-    def piece(text: str, finished: str | None, whole: Any = None) -> bytes:
-        told = about.logprobs_of(whole) if about.logprobs and whole is not None else None
-        return event([{"index": 0, "text": text, "finish_reason": finished, "logprobs": told}])
-
-    if about.echo:
-        yield piece(prompt, None)
+    for index in range(len(prompts) * samples) if about.echo else ():
+        yield event([_choice(index, prompts[index // samples])])
     written = 0
-    async for each in _behind(first, texts):
-        if each.text:
-            yield piece(each.text, None)
+    async for number, each in texts:
+        first = number * samples + each.sample * copies
+        places = range(first, first + copies)
+        for index in places if each.text else ():
+            yield event([_choice(index, each.text)])
         if each.whole is not None:
-            written = len(each.whole.ids)
-            yield piece("", REASONS[each.whole.finished], each.whole)
+            written += len(each.whole.ids) * copies
+            told = await about.logprobs_of(prompts[number], each.whole)
+            for index in places:
+                yield event([_choice(index, "", each.whole.finished, told)])
     if read is not None:
         yield event([], usage=_usage(read, written))
     yield b"data: [DONE]\n\n"
@@ -364,4 +392,5 @@ OPENAI = Door(
         Way("GET", "/v1/models", models),
         Way("GET", "/v1/models/{name}", model),
     ],
+    below=("/v1/",),
 )

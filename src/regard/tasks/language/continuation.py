@@ -126,5 +126,13 @@ def spelled(tokenizer: Tokenizer, prompt: Sequence[int], ids: Sequence[int]) -> 
     before, whole = tokenizer.decode_batch([prompt, [*prompt, *ids]])
     if BROKEN not in whole and whole.startswith(before):  # the same, at once
         return whole[len(before) :]
+    return "".join(token_texts(tokenizer, prompt, ids))
+
+
+def token_texts(tokenizer: Tokenizer, prompt: Sequence[int], ids: Sequence[int]) -> list[str]:
+    """What each token adds, which makes up what is `spelled`: nothing, until a character is whole."""
     writer = Writer(tokenizer, prompt)
-    return "".join([*map(writer.add, ids), writer.close()])
+    texts = [writer.add(id) for id in ids]
+    if texts:
+        texts[-1] += writer.close()
+    return texts
