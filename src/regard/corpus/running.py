@@ -4,7 +4,9 @@
 
 The output is a function of the input, the model and the settings: not of engines, of the number of workers,
 or of who was killed when. It is what `regard embed`, `regard translate` and the others give for the whole
-input at once; in float32 on a CPU to the last bit, where the compiled C computes (`regard doctor` says).
+input at once. In float32 on a CPU all that is so to the last bit, where the compiled C computes (`regard
+doctor` says); elsewhere, and of recurrent models, up to rounding: batches, and so sums, follow the threads
+that a worker has.
 """
 
 import hashlib

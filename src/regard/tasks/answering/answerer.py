@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, cast, overload
+from typing import Any, ClassVar, overload
 
 import numpy as np
 
@@ -178,14 +178,15 @@ class Answerer(EncoderPredictor):
 
     def rows(self, laid: Sequence[Laid], *, progress: Progress | None = None) -> list[list[np.ndarray]]:
         """For each question, the scores of each of its windows: float32 [tokens, 2]."""
-        head = cast(SpanHead, self.model.head)
         pieces = [
             Piece(window.ids, window.segments if self.reader.paired else None, number)
             for number, each in enumerate(laid)
             for window in each.windows
         ]
         found = iter(
-            self.reader.read(pieces, lambda states, _: head(states), rows="tokens", progress=progress)
+            self.reader.read(
+                pieces, lambda states, _: self.reader.head(states), rows="tokens", progress=progress
+            )
         )
         return [[next(found) for _ in each.windows] for each in laid]
 

@@ -79,8 +79,8 @@ class Faster(Generic[Model]):
 
     @property
     def _packs(self) -> bool:
-        weight = next(self._model.parameters())
-        if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():
+        weight = next(self._model.parameters(), None)
+        if weight is None or weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():
             return False
         if not any(isinstance(part, nn.Linear) for part in self._model.modules()):
             return False  # made so already

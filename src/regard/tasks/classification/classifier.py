@@ -135,8 +135,9 @@ class Classifier(EncoderPredictor):
         return [self._prediction(row) for row in self._scores(pieces, texts, progress)]
 
     def _scores(self, pieces: Sequence[Piece], texts: int, progress: Progress | None) -> np.ndarray:
-        head = self.reader.model.head
-        rows = self.reader.read(pieces, lambda states, packed: head(states, packed.layout), progress=progress)
+        rows = self.reader.read(
+            pieces, lambda states, packed: self.reader.head(states, packed.layout), progress=progress
+        )
         found = np.zeros((texts, max(len(self.labels), 1)), dtype=np.float32)
         counts = np.zeros((texts, 1), dtype=np.float32)
         for piece, row in zip(pieces, rows, strict=True):

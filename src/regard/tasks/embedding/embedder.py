@@ -4,7 +4,7 @@ A model that was made for it says itself how a sentence becomes a vector; of any
 of the last layer's states unless the caller says otherwise.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast, get_args
@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, cast, get_args
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.config import ConfigError
 from regard.data import Packed
@@ -51,9 +51,10 @@ class WordVectors:
 class Way:
     """How a text becomes one vector."""
 
-    gather: Callable[..., Tensor]
-    project: nn.Linear | None
-    """What an embedder has behind its pool."""
+    pool: Pool | None
+    """None: the embedder's own."""
+    projects: bool
+    """Whether what an embedder has behind its pool follows."""
     unit: bool
     layer: int | None
     dimensions: int | None
@@ -165,9 +166,9 @@ class Embedder(EncoderPredictor):
         unit = normalised if normalised is not None else isinstance(head, EmbedHead) and head.normalised
         # what an embedder has behind its pool is for the last layer, pooled as it was trained
         own = isinstance(head, EmbedHead) and pool is None and layer is None
-        project = cast(EmbedHead, head).project if own else None
+        projects = own and cast(EmbedHead, head).project is not None
         dimensions = self.dimensions if own and dimensions is None else dimensions
-        return Way(self._pool(pool), project, unit, self._layer(layer), dimensions)
+        return Way(self._pool(pool), projects, unit, self._layer(layer), dimensions)
 
     def vectors(
         self, pieces: Sequence[Piece], texts: int, how: "Way", *, progress: Progress | None = None
@@ -175,25 +176,25 @@ class Embedder(EncoderPredictor):
         """float32 [texts, width] of what is read of so many texts."""
 
         def pooled(states: Tensor, packed: Packed) -> Tensor:
-            vectors = how.gather(states, packed.layout)
-            vectors = (vectors if how.project is None else torch.tanh(how.project(vectors))).float()
+            head = self.reader.head
+            vectors = (how.pool or head.pool)(states, packed.layout)
+            vectors = (torch.tanh(head.project(vectors)) if how.projects else vectors).float()
             return F.normalize(vectors, dim=-1) if how.unit else vectors
 
         rows = self.reader.read(pieces, pooled, layer=how.layer, progress=progress)
         if not rows:
-            d_model = self.reader.model.config.encoder.d_model
-            width = d_model if how.project is None else how.project.out_features
+            model: Any = self.reader.model
+            width = model.head.project.out_features if how.projects else model.config.encoder.d_model
             return shortened(np.zeros((0, width), np.float32), how.dimensions, unit=how.unit)
         return shortened(_joined(pieces, rows, texts, unit=how.unit), how.dimensions, unit=how.unit)
 
     encode = embed
     """By the name that sentence-transformers has for it."""
 
-    def _pool(self, kind: PoolKind | None) -> Callable[..., Tensor]:
-        """The model's own, or another; without what an embedder has behind it."""
-        head = self.reader.model.head
-        if kind is None and isinstance(head, EmbedHead):
-            return head.pool
+    def _pool(self, kind: PoolKind | None) -> Pool | None:
+        """None for the model's own; without what an embedder has behind it."""
+        if kind is None and isinstance(self.reader.model.head, EmbedHead):
+            return None
         return Pool(self.reader.model.config.encoder.d_model, PoolConfig(kind=kind or "mean"))
 
     def _layer(self, layer: int | None) -> int | None:

@@ -87,8 +87,9 @@ class Reranker(EncoderPredictor):
             raise ValueError(f"{len(asked)} queries for {len(own)} texts: give one for each")
         pieces = read_pairs(self.reader, asked, own, too_long)
         self.reader.warn_of_cuts(pieces)
-        head = self.reader.model.head
-        rows = self.reader.read(pieces, lambda states, packed: head(states, packed.layout), progress=progress)
+        rows = self.reader.read(
+            pieces, lambda states, packed: self.reader.head(states, packed.layout), progress=progress
+        )
         found = np.full(len(own), -np.inf, dtype=np.float32)
         for piece, row in zip(pieces, rows, strict=True):
             found[piece.text] = max(found[piece.text], row[0])

@@ -205,7 +205,9 @@ class Tagger(EncoderPredictor):
 
     def score(self, laid: Laid, *, progress: Progress | None = None) -> list[np.ndarray]:
         head = cast(TagHead, self.reader.model.head)
-        rows = self.reader.read(laid.pieces, lambda states, _: head(states), rows="tokens", progress=progress)
+        rows = self.reader.read(
+            laid.pieces, lambda states, _: self.reader.head(states), rows="tokens", progress=progress
+        )
         sums = np.zeros((sum(laid.sizes), head.output.out_features), np.float32)
         spoken = laid.owners >= 0
         if rows:
