@@ -4,7 +4,7 @@ import pytest
 
 from regard.corpus import progress
 from regard.corpus.folder import Done
-from regard.corpus.progress import Meter, shown, shown_planning
+from regard.corpus.progress import Meter, shown, shown_planning, shown_texts
 from tests.corpus.corpora import corpus
 
 
@@ -71,6 +71,16 @@ def test_planning_is_told_too(clock, capsys):
             told(place, 1000)
     assert capsys.readouterr().err.splitlines() == [
         f"planning: {place} of 7 files, {(place + 1) * 1000:,} bytes of text" for place in (1, 3, 5)
+    ]
+
+
+def test_texts_that_are_read_are_told_too(clock, capsys):
+    with shown_texts("reading [out]", 7000) as told:
+        for _ in range(7):
+            clock[0] += 16
+            told(1000)
+    assert capsys.readouterr().err.splitlines() == [
+        f"reading [out]: {count},000 of 7,000 texts" for count in (2, 4, 6)
     ]
 
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,15 @@ from rich.console import Console
 
 from regard.config import ConfigError
 from regard.corpus import commands
+from regard.corpus import dedupe as dedupe_module
 from regard.corpus import index as index_module
+from regard.corpus import mining as mining_module
+from regard.corpus import texts as texts_module
 from regard.corpus.dedupe import originals
 from regard.corpus.index import ShardedIndex, _trained, open_index
 from regard.corpus.mining import mined
+from regard.corpus.reading import CorpusReader
+from regard.corpus.texts import any_order
 from regard.corpus.vectors import ShardedVectors, text_of
 from regard.meaning import commands as meaning
 from regard.meaning.index import SearchError
@@ -200,6 +206,36 @@ def test_mined_pairs_are_written_best_first(tiny, embedded, tmp_path):
     corpus("embed", tiny["classifier"], tmp_path / "b.txt", tmp_path / "c")
     with pytest.raises(ConfigError, match="different models"):
         commands.mine(out, tmp_path / "c", tmp_path / "pairs.tsv", **how)
+
+
+@pytest.mark.parametrize("command", ["mine", "dedupe"])
+def test_texts_in_any_order_are_read_shard_by_shard(command, embedded, tmp_path, monkeypatch):
+    """Scores, and originals, follow no order: each of their blocks would read every shard."""
+    out, _ = embedded
+    for module in (texts_module, mining_module, dedupe_module):
+        monkeypatch.setattr(module, "_BLOCK", 32)
+    read, records = Counter(), CorpusReader.records
+    monkeypatch.setattr(
+        CorpusReader, "records", lambda self, stretch: (read.update([stretch]), records(self, stretch))[1]
+    )
+    how = {"kind": "exact", "console": Console(quiet=True)}
+    if command == "mine":
+        commands.mine(out, out, tmp_path / "pairs.tsv", neighbours=4, threshold=0.1, **how)
+        assert (tmp_path / "pairs.tsv").read_text().count("\n") > 400
+    else:
+        commands.dedupe(out, tmp_path / "once.txt", threshold=0.3, **how)
+        assert (tmp_path / "once.txt.dropped.jsonl").read_text().count("\n") > 100
+    assert len(read) > 30
+    assert max(read.values()) <= {"mine": 2, "dedupe": 3}[command]
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("tmp")] == []
+
+
+def test_texts_of_rows_are_those_of_their_records(embedded, tmp_path):
+    out, texts = embedded
+    rows = np.random.default_rng(0).integers(0, len(texts), 300)
+    with any_order(ShardedVectors(out), rows, tmp_path) as text:
+        assert [text(row) for row in rows] == [" ".join(texts[row].split()) for row in rows]
+        assert [*tmp_path.iterdir()] == []
 
 
 def kept_by_hand(rows, threshold):

@@ -8,7 +8,7 @@ threshold within a millionth reaches it.
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,9 @@ import numpy as np
 
 from regard.config import ConfigError
 from regard.corpus.index import ShardedIndex
+from regard.corpus.progress import shown_texts
 from regard.corpus.reading import Bad
+from regard.corpus.texts import any_order
 from regard.corpus.vectors import ShardedVectors, text_of
 from regard.disk import replace
 from regard.meaning.nearest import Scores
@@ -118,31 +120,37 @@ def dedupe(index: ShardedIndex, out: Path, threshold: float) -> Deduped:
     unread: dict[int, Bad] = {}
 
     def staying() -> Iterator[str]:
-        for row, record in enumerate(vectors.every_record()):
-            if isinstance(record, Bad):
-                unread[row] = record
-            elif of[row] == row:
-                plain = {"id": record.id, "text": record.texts[0]}
-                yield (json.dumps(plain, ensure_ascii=False) if listed else _line(record.texts[0])) + "\n"
+        with shown_texts(f"reading {vectors.folder.path}", len(of)) as told:
+            for row, record in enumerate(vectors.every_record()):
+                told(1)
+                if isinstance(record, Bad):
+                    unread[row] = record
+                elif of[row] == row:
+                    plain = {"id": record.id, "text": record.texts[0]}
+                    yield (json.dumps(plain, ensure_ascii=False) if listed else _line(record.texts[0])) + "\n"
 
-    def left_out() -> Iterator[str]:
+    def left_out(id_of: Callable[[int], str]) -> Iterator[str]:
         for start in range(0, len(of), _BLOCK):
             every = np.arange(start, min(start + _BLOCK, len(of)))
             rows = every[of[every] != every].tolist()
             records = dict(zip(rows, vectors.records(rows), strict=True))
-            originals_of = dict(zip(rows, vectors.records(of[rows].tolist()), strict=True))
             for row in sorted({*rows, *(own for own in every.tolist() if own in unread)}):
                 if row in unread:
                     plain: dict[str, object] = {"id": unread[row].id, "reason": unread[row].reason}
                 else:
                     plain = {"id": records[row].id, "text": text_of(records[row])}
-                    plain |= {"of": originals_of[row].id, "cosine": round(float(cosines[row]), 6)}
+                    plain |= {"of": id_of(of[row]), "cosine": round(float(cosines[row]), 6)}
                 yield json.dumps(plain, ensure_ascii=False) + "\n"
 
+    def save(partial: Path) -> None:
+        with any_order(vectors, of[dropped], out.parent, lambda record: record.id) as id_of:
+            _write(partial, left_out(id_of))
+
+    dropped = of != np.arange(len(of))
     replace(out, lambda partial: _write(partial, staying()))
-    replace(out.with_name(f"{out.name}.dropped.jsonl"), lambda partial: _write(partial, left_out()))
-    dropped = int((of != np.arange(len(of))).sum())
-    return Deduped(len(of) - dropped - len(unread), dropped, len(unread))
+    replace(out.with_name(f"{out.name}.dropped.jsonl"), save)
+    count = int(dropped.sum())
+    return Deduped(len(of) - count - len(unread), count, len(unread))
 
 
 def _line(text: str | Sequence[str]) -> str:

@@ -7,7 +7,7 @@ A pair that is nearer than either's other neighbours scores above 1. As LASER's 
 each sentence once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,8 @@ from rich.console import Console
 
 from regard.config import ConfigError
 from regard.corpus.index import ShardedIndex, choose, open_index
-from regard.corpus.vectors import ShardedVectors, text_of
+from regard.corpus.texts import any_order
+from regard.corpus.vectors import ShardedVectors
 from regard.disk import replace
 from regard.meaning.nearest import Scores
 from regard.tasks.base.terminal import say
@@ -87,25 +88,21 @@ def mine(
     pairs = mined(*indexes, neighbours=neighbours, threshold=threshold)
     count = 0
 
-    def lines() -> Iterator[str]:
+    def lines(source_text: Callable[[int], str], target_text: Callable[[int], str]) -> Iterator[str]:
         nonlocal count
-        for start in range(0, len(pairs.scores), _BLOCK):
-            part = slice(start, start + _BLOCK)
-            both = zip(
-                pairs.scores[part],
-                sides[0].records(pairs.sources[part].tolist()),
-                sides[1].records(pairs.targets[part].tolist()),
-                strict=True,
-            )
-            for score, source, target in both:
-                one, other = text_of(source), text_of(target)
-                if one and other:
-                    count += 1
-                    yield f"{score:.6f}\t{one}\t{other}\n"
+        for score, source, target in zip(pairs.scores, pairs.sources, pairs.targets, strict=True):
+            one, other = source_text(source), target_text(target)
+            if one and other:
+                count += 1
+                yield f"{score:.6f}\t{one}\t{other}\n"
 
     def save(unfinished: Path) -> None:
-        with unfinished.open("w", encoding="utf-8") as file:
-            file.writelines(lines())
+        with (
+            any_order(sides[0], pairs.sources, out.parent) as one,
+            any_order(sides[1], pairs.targets, out.parent) as other,
+            unfinished.open("w", encoding="utf-8") as file,
+        ):
+            file.writelines(lines(one, other))
 
     replace(out, save)
     return count

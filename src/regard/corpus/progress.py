@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from regard.corpus.folder import Done
@@ -12,6 +13,8 @@ from regard.tasks.base.terminal import say
 
 EVERY = 30.0
 """Seconds between two lines, where there is no terminal."""
+_SOON = 0.1
+"""Seconds after which a line on a terminal changes."""
 
 
 class Meter:
@@ -106,21 +109,46 @@ def shown(meter: Meter) -> Iterator[_Shown]:
 @contextmanager
 def shown_planning(files: int) -> Iterator[Callable[[int, int], None]]:
     """While the input is read for the first time: what `Planner.shards` tells, on standard error."""
-    console, said, size = Console(stderr=True), time.monotonic(), 0
-
-    def line(done: int) -> str:
-        return f"planning: {done:,} of {files:,} files, {size:,} bytes of text"
-
-    with ExitStack() as stack:
-        bar = stack.enter_context(console.status(line(0))) if console.is_terminal else None
+    size = 0
+    with _shown_line("planning") as line:
 
         def told(done: int, more: int) -> None:
-            nonlocal said, size
+            nonlocal size
             size += more
-            if bar is not None:
-                bar.update(line(done))
-            elif time.monotonic() - said > EVERY:
-                said = time.monotonic()
-                say(console, line(done))
+            line(f"planning: {done:,} of {files:,} files, {size:,} bytes of text")
+
+        yield told
+
+
+@contextmanager
+def shown_texts(what: str, count: int) -> Iterator[Callable[[int], None]]:
+    """While so many texts are read from the input: it is told how many more were."""
+    done = 0
+    with _shown_line(what) as line:
+
+        def told(more: int) -> None:
+            nonlocal done
+            done += more
+            line(f"{what}: {done:,} of {count:,} texts")
+
+        yield told
+
+
+@contextmanager
+def _shown_line(first: str) -> Iterator[Callable[[str], None]]:
+    """A line that changes, on standard error."""
+    console, said = Console(stderr=True), time.monotonic()
+    with ExitStack() as stack:
+        bar = stack.enter_context(console.status(escape(first))) if console.is_terminal else None
+
+        def told(line: str) -> None:
+            nonlocal said
+            if time.monotonic() - said <= (EVERY if bar is None else _SOON):
+                return
+            said = time.monotonic()
+            if bar is None:
+                say(console, line)
+            else:
+                bar.update(escape(line))
 
         yield told
