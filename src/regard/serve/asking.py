@@ -261,6 +261,7 @@ def _gathered(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """A field that comes several times is a list, and so is one by the name of `q[]`, as PHP and Ruby write
     lists."""
     several: dict[str, list[Any]] = {}
+    lists: set[str] = set()
     for key, value in pairs:
         try:
             f"{key}{value if isinstance(value, str) else ''}".encode()
@@ -311,7 +312,6 @@ def endpoint(
             try:
                 await ask.read()
                 return await handler(ask)
-    lists: set[str] = set()
             finally:
                 await ask.close()
         except RefusedError as error:
