@@ -71,7 +71,7 @@ def test_what_is_written_is_read(path: Path) -> None:
 def test_a_process_killed_at_any_moment_leaves_a_whole_checkpoint(path: Path) -> None:
     path.parent.mkdir()
     done = subprocess.run(
-        [sys.executable, "-c", KILLER, str(path)], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", KILLER, str(path)], capture_output=True, text=True, check=True, timeout=300
     )
     found = json.loads(done.stdout)
     numbers = [number for number, *_ in found]

@@ -5,6 +5,7 @@ Machines that do not share a disk are two folders: what the first rank writes, t
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import torch
 from safetensors.torch import load_file
 
 from regard.config import ConfigError, write_toml
+from regard.tasks.run import fit
 from regard.train.ranks import Ranks
 from regard.train.report import read_log
 from regard.train.resume import find, reached
@@ -26,6 +28,10 @@ from tests.tasks import tiny
 from tests.tasks.test_runs import QUIET, command, free_port, train
 
 STEPS = 24
+PATIENT = 400.0
+"""Seconds: machines may be busy."""
+PATIENTLY = "--rdzv-conf=read_timeout=300,close_timeout=300,keep_alive_max_attempt=60"
+"""An agent that is busy starting processes is not gone."""
 SETTINGS = ["batch.parts=2", f"train.steps={STEPS}", "train.save_every=6", "train.log_every=1"]
 
 
@@ -50,7 +56,8 @@ class Agents:
         launcher = [
             *(sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1"),
             *("--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{self._port}", "--rdzv-id=here"),
-            *("--local-addr=127.0.0.1", "--max-restarts=3", "--monitor-interval=0.2", "-m", "regard"),
+            *("--local-addr=127.0.0.1", "--max-restarts=3", "--monitor-interval=0.2", PATIENTLY),
+            *("-m", "regard"),
         ]
         own = command(self.folder, self.outs[number], str(self.folder / "recipe.toml"), *self._settings)
         with (self.folder / f"said-{number}.txt").open("ab") as said:
@@ -72,7 +79,7 @@ class Agents:
         assert len(found) == 1, (children, self.said())
         return found[0]
 
-    def reached(self, step: int, timeout: float = 120) -> None:
+    def reached(self, step: int, timeout: float = PATIENT) -> None:
         """Until a checkpoint of this step, or a later one, is there."""
         until = time.monotonic() + timeout
         while time.monotonic() < until:
@@ -82,7 +89,7 @@ class Agents:
             time.sleep(0.02)
         raise AssertionError(f"step {step} was not reached:\n{self.said()}")
 
-    def end(self, timeout: float = 120) -> None:
+    def end(self, timeout: float = PATIENT) -> None:
         for agent in self.agents:
             assert agent.wait(timeout) == 0, self.said()
 
@@ -156,12 +163,65 @@ def test_machines_that_share_no_disk_build_their_own_stores_and_no_more(place: P
     assert not (place / "there" / "model.safetensors").exists()
     facts = [json.loads((place / name / "tokens" / "store.json").read_text()) for name in ("here", "there")]
     assert facts[0] == facts[1]
+    with agents(place, ("there", "here"), *SETTINGS) as both:
+        until = time.monotonic() + PATIENT
+        while "choose an --out that all machines share" not in both.said() and time.monotonic() < until:
+            time.sleep(0.1)
+        assert re.search(
+            r"would read \S+/there, which has no checkpoint, but \S+/here on .* has step 24", both.said()
+        )
+    assert find(place / "there") is None
+
+
+@pytest.mark.parametrize("steps", [(0, 12), (6, 12), (12, 6), (12, 12), (0, 0)])
+def test_a_run_goes_on_where_its_last_checkpoint_is_or_not_at_all(
+    tmp_path: Path, steps: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two machines that share no disk, another one is the first now."""
+    two = [Ranks(rank=rank, count=2, device=torch.device("cpu"), shared=False) for rank in (0, 1)]
+    names = {0: "there", 1: "here"}
+
+    def reaching(own: Ranks, _: Path) -> Ranks:
+        monkeypatch.setattr("socket.gethostname", lambda: f"node-{names[own.rank]}")
+        return own
+
+    def gathered(own: Ranks, fact: Any) -> list[Any]:
+        assert fact == (steps[own.rank], f"node-{names[own.rank]}", str(tmp_path / names[own.rank]))
+        return [(steps[rank], f"node-{name}", str(tmp_path / name)) for rank, name in names.items()]
+
+    class BegunError(Exception):
+        pass
+
+    def share(own: Ranks, fact: Any) -> Any:
+        raise BegunError
+
+    for name, stub in {"reaching": reaching, "gathered": gathered, "share": share}.items():
+        monkeypatch.setattr(Ranks, name, stub)
+    monkeypatch.setattr(Ranks, "agreed", lambda _, fact: fact)
+    monkeypatch.setattr("regard.tasks.run.checkpoints.find", lambda _: None)
+    monkeypatch.setattr(
+        "regard.tasks.run.checkpoints.reached",
+        lambda folder: {name: steps[rank] or None for rank, name in names.items()}[folder.name],
+    )
+    recipe(tmp_path)
+    for rank in two:
+        monkeypatch.setattr(Ranks, "join", lambda _, rank=rank: rank)
+        with pytest.raises((ConfigError, BegunError)) as found:
+            fit(tmp_path / "recipe.toml", out=tmp_path / names[rank.rank], resume=True)
+        assert found.type is (ConfigError if steps[0] < steps[1] else BegunError)
+        if found.type is ConfigError:
+            has = f"step {steps[0]}" if steps[0] else "no checkpoint"
+            assert str(found.value) == (
+                f"rank 0 on node-there would read {tmp_path / 'there'}, which has {has}, but "
+                f"{tmp_path / 'here'} on node-here has step 12: copy the latter to the former, or choose an "
+                "--out that all machines share; to go on without it, remove it"
+            )
 
 
 @pytest.mark.long
 def test_what_only_one_machine_can_see_is_no_place_for_shards(place: Path) -> None:
     with agents(place, ("mine", "yours"), *SETTINGS, "train.fsdp=yes") as both:
-        until = time.monotonic() + 60
+        until = time.monotonic() + PATIENT
         while "choose an --out that they share" not in both.said() and time.monotonic() < until:
             time.sleep(0.1)
         assert "train.fsdp='yes': every rank writes its part of a checkpoint" in both.said()

@@ -14,7 +14,7 @@ from torch.distributed import HashStore
 
 from regard.config import write_toml
 from regard.train.standing import last_step
-from regard.train.watch import BEAT, GRACE, Watch
+from regard.train.watch import Watch
 from tests.tasks import tiny
 from tests.tasks.test_runs import QUIET, command, free_port, reached
 
@@ -24,8 +24,10 @@ from regard.train.ranks import Ranks
 ranks = Ranks.join("cpu")
 ranks.watch.start(lambda: "do this")
 print("ready", flush=True)
-time.sleep(100)
+time.sleep(1000)
 """
+PATIENT = 300.0
+"""Seconds until a test gives up: machines may be busy."""
 
 
 def start(rank: int, port: int, *arguments: str, limit: int = -1) -> subprocess.Popen[str]:
@@ -51,7 +53,7 @@ def test_a_rank_that_is_killed_ends_the_other_with_one_line(tmp_path: Path, vict
     reached(tmp_path / "out", 12, pair[0], began)
     pair[victim].send_signal(signal.SIGKILL)
     survivor = pair[1 - victim]
-    _, said = survivor.communicate(timeout=60)
+    _, said = survivor.communicate(timeout=PATIENT)
     pair[victim].communicate()
     assert survivor.returncode == 1
     step = last_step(tmp_path / "out" / "checkpoint.safetensors")
@@ -70,7 +72,7 @@ def test_a_rank_that_fails_says_why_and_so_does_the_other(tmp_path: Path) -> Non
     arguments = ["-m", "regard", *command(tmp_path, "out", str(tmp_path / "recipe.toml"), *settings)]
     port = free_port()
     pair = [start(rank, port, *arguments, limit=limit) for rank, limit in ((0, 20_000), (1, -1))]
-    said = [each.communicate(timeout=100)[1] for each in pair]
+    said = [each.communicate(timeout=PATIENT)[1] for each in pair]
     assert [each.returncode for each in pair] == [1, 1]
     assert said[0].startswith(f"error: {tmp_path / 'out' / 'checkpoint.safetensors'}: could not be written")
     told = f"error: rank 0 has failed: {said[0].removeprefix('error: ')}"
@@ -86,7 +88,7 @@ def test_a_rank_that_waits_where_it_cannot_be_woken_ends_too() -> None:
         assert each.stdout.readline() == "ready\n"
     pair[1].send_signal(signal.SIGKILL)
     pair[1].communicate()
-    _, said = pair[0].communicate(timeout=BEAT + GRACE + 20)
+    _, said = pair[0].communicate(timeout=PATIENT)
     assert pair[0].returncode == 1
     assert said.splitlines()[-1] == (
         f"error: rank 1 is gone: process {pair[1].pid} was killed, or crashed; do this"

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import socket
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -156,6 +157,8 @@ def fit(
         overwrite = overwrite or replaces
         _refuse_used(folder, resume=resume, overwrite=overwrite)
         ranks = ranks.reaching(folder)
+        if not ranks.shared:
+            _refuse_behind(checkpoints.reached(folder) if resume else None, folder, ranks)
         with _held(folder) if ranks.builder else nullcontext():
             begun = ranks.share(resume and not replaces and checkpoints.find(folder) is not None)
             if resume and not begun and ranks.first:
@@ -170,6 +173,20 @@ def fit(
                 job = prepare(written, folder, ranks, console, begun=begun, ahead=ahead)
             with freed_memory_kept() if ranks.device.type == "cpu" else nullcontext():
                 return train(job, folder, console, begun=begun)
+
+
+def _refuse_behind(step: int | None, folder: Path, ranks: Ranks) -> None:
+    """Where machines do not share the folder, the checkpoint is on that of the first rank. torch numbers
+    machines by their names: with another one among them, the first may be one that has nothing."""
+    facts = ranks.gathered((step or 0, socket.gethostname(), str(folder.resolve())))
+    (own, host, place), (most, other, there) = facts[0], max(facts, key=lambda each: each[0])
+    if most > own:
+        has = f"step {own}" if own else "no checkpoint"
+        raise ConfigError(
+            f"rank 0 on {host} would read {place}, which has {has}, but {there} on {other} has step {most}: "
+            "copy the latter to the former, or choose an --out that all machines share; to go on without it, "
+            "remove it"
+        )
 
 
 def _from_the_start(folder: Path) -> str:
