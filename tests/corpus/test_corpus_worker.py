@@ -10,6 +10,7 @@ import pytest
 from regard.config import ConfigError
 from regard.corpus import Worker
 from regard.corpus import worker as worker_module
+from regard.tasks.base.reading import ReadingWarning
 from regard.tasks.embedding.embedder import open_embedder
 from regard.tasks.translation.opening import open_translator
 
@@ -81,6 +82,40 @@ def test_what_is_missing_is_told(tiny, worker):
         worker({"txt": ["a"]})
     with pytest.raises(ConfigError, match="reads two columns"):
         Worker(tiny["answerer"], "answer")
+
+
+def test_what_is_missing_is_an_empty_text_whatever_it_is_called(worker):
+    import pandas
+
+    missing = [None, float("nan"), np.float32("nan"), pandas.NA, pandas.NaT]
+    found = worker({"text": [*missing, "", "the dog"]})["vector"]
+    assert all(np.array_equal(row, found[-2]) for row in found[:-2])
+    assert not np.array_equal(found[-1], found[-2])
+    series = pandas.Series(["the dog", None], dtype="string")  # whose None is pandas.NA
+    assert np.array_equal(worker(pandas.DataFrame({"text": series}))["vector"][1], found[-2])
+
+
+LONG = ["the dog sleeps", "dog " * 100, "a cat"]
+
+
+@pytest.mark.parametrize("kind", ["dict", "pandas", "pyarrow"])
+@pytest.mark.parametrize(("task", "model"), [("embed", "embedder"), ("classify", "classifier")])
+def test_texts_that_a_model_refuses_are_told(task, model, kind, tiny):
+    import pandas
+    import pyarrow
+
+    make = {"dict": dict, "pandas": pandas.DataFrame, "pyarrow": pyarrow.table}[kind]
+    how = {"device": "cpu", "too_long": "error"}
+    with pytest.warns(ReadingWarning, match=r"1 of 3 texts have no value \(row 1: longer than 64 tokens\)"):
+        plain = Worker(tiny[model], task, **how)(make({"text": LONG}))
+    found = Worker(tiny[model], task, bad="why", **how)(make({"text": LONG}))
+    why = found["why"].to_pylist() if kind == "pyarrow" else [*found["why"]]
+    assert pandas.isna(why).tolist() == [True, False, True]
+    assert why[1] == "longer than 64 tokens"
+    names = {"dict": list, "pandas": list, "pyarrow": lambda table: table.column_names}[kind]
+    assert names(found) == [*names(plain), "why"]
+    short = Worker(tiny[model], task, bad="why", **how)(make({"text": LONG[:1]}))
+    assert names(short) == names(found)
 
 
 @pytest.mark.parametrize("scheduler", ["synchronous", "threads"])

@@ -1,5 +1,6 @@
 """A model as one callable, for pipelines of others: Ray Data, Spark, Dask, or a plain loop."""
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
@@ -9,8 +10,9 @@ import numpy as np
 
 from regard.config import ConfigError
 from regard.corpus.writing import arrow_column, import_pyarrow
-from regard.tasks.base.bulk import Bulk, BulkWork
+from regard.tasks.base.bulk import BulkWork, Kind
 from regard.tasks.base.faster import Precision
+from regard.tasks.base.reading import ReadingWarning
 from regard.tasks.registry import get_task
 
 _OPEN: dict[tuple[Any, ...], BulkWork] = {}
@@ -45,11 +47,14 @@ class Worker:
         device: str = "auto",
         precision: Precision | None = None,
         threads: int | None = None,
+        bad: str | None = None,
         **settings: Any,
     ) -> None:
         """`column` has the texts, `second` the other texts of pairs, or what questions are about. `threads`:
         how many each process computes with on a CPU; unless given, one for each core. Calls from several
-        threads of a process wait for one another."""
+        threads of a process wait for one another. `bad` is the name of one column more, which says of texts
+        that the model refuses (`too_long="error"`) why there is no value, and is null of all others; unless
+        given, a warning counts them."""
         spec = get_task(task).bulk
         if spec is None:
             raise ConfigError(f"task={task!r}: it does nothing with a corpus")
@@ -57,6 +62,7 @@ class Worker:
             raise ConfigError(f"task={task!r} reads two columns: give second=, as in second='context'")
         self.model, self.task, self.column, self.second = str(model), task, column, second
         self.device, self.precision, self.threads, self.settings = device, precision, threads, settings
+        self.bad = bad
 
     def __call__(self, batch: Any) -> Any:
         columns = [self.column] + ([] if self.second is None else [self.second])
@@ -64,7 +70,19 @@ class Worker:
         with _ONE:
             work = self._opened()
             found = work(*texts)
-        return _joined(batch, found, work)
+        columns, kinds = {**found.columns}, {**work.kinds}
+        if self.bad is not None:
+            columns[self.bad] = [found.bad.get(row) for row in range(len(texts[0]))]
+            kinds[self.bad] = "text"
+        elif found.bad:
+            row, why = min(found.bad.items())
+            warnings.warn(
+                f"{len(found.bad)} of {len(texts[0])} texts have no value (row {row}: {why}): "
+                "bad='NAME' makes a column of the reasons",
+                ReadingWarning,
+                stacklevel=2,
+            )
+        return _joined(batch, columns, kinds)
 
     def _opened(self) -> BulkWork:
         how = (self.model, self.task, self.device, self.precision, repr(sorted(self.settings.items())))
@@ -83,8 +101,10 @@ class Worker:
 
 
 def _text(value: Any) -> Any:
-    """Null is an empty text; a list of words stays one."""
-    if value is None or (isinstance(value, float) and np.isnan(value)):
+    """What is missing is an empty text; a list of words stays one."""
+    if value is None or (isinstance(value, float | np.floating) and np.isnan(value)):
+        return ""
+    if type(value).__name__ in ("NAType", "NaTType"):  # of pandas, which is not imported for it
         return ""
     return [*value] if isinstance(value, list | tuple | np.ndarray) else str(value)
 
@@ -101,15 +121,15 @@ def _column(batch: Any, name: str) -> list[Any]:
     return cast(list[Any], found.to_pylist() if _kind(found) == "pyarrow" else [*found])
 
 
-def _joined(batch: Any, found: Bulk, work: BulkWork) -> Any:
+def _joined(batch: Any, columns: Mapping[str, Any], kinds: Mapping[str, Kind]) -> Any:
     if isinstance(batch, Mapping):
-        return {**batch, **{name: _array(values, work.kinds[name]) for name, values in found.columns.items()}}
+        return {**batch, **{name: _array(values, kinds[name]) for name, values in columns.items()}}
     if _kind(batch) == "pyarrow":
         import_pyarrow()
-        for name, values in found.columns.items():
-            batch = batch.append_column(name, arrow_column(values, work.kinds[name]))
+        for name, values in columns.items():
+            batch = batch.append_column(name, arrow_column(values, kinds[name]))
         return batch
-    return batch.assign(**{name: [*values] for name, values in found.columns.items()})
+    return batch.assign(**{name: [*values] for name, values in columns.items()})
 
 
 def _array(values: Any, kind: str) -> Any:
