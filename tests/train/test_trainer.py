@@ -271,6 +271,32 @@ def test_a_finished_run_is_finished_unless_it_is_given_more_steps(tmp_path: Path
     assert [entry["step"] for entry in read_log(tmp_path) if "loss" in entry] == list(range(1, 16))
 
 
+def test_a_run_that_has_kept_nothing_keeps_where_it_stands_if_it_is_to_end_there(tmp_path: Path) -> None:
+    before = Run(tmp_path, validate_every=12, save_every=6)
+    feed = before.trainer.feed
+
+    class Killed:
+        def parts(self, step: int, split: int = 1) -> Any:
+            if step > 8:
+                raise KeyboardInterrupt
+            return feed.parts(step, split)
+
+    before.trainer.feed = Killed()  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        before.trainer.run()
+    assert not before.kept
+    for kept in (1, 0):  # and once only
+        ended = Run(tmp_path, steps=6)
+        ended.trainer.resume()
+        assert ended.trainer.run().best_step == 6
+        assert len(ended.kept) == kept
+        for weights, facts in ended.kept:
+            assert facts["step"] == 6
+            average = ended.trainer.engine.weights.whole(ended.trainer.engine.average.current)
+            for name, each in average.items():
+                assert torch.equal(weights[name], each), name
+
+
 def test_a_limit_of_time_ends_the_run_with_a_rate_near_zero(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

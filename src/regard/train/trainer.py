@@ -212,6 +212,9 @@ class Trainer:
             if standing.step:
                 report.say(f"continuing from step {standing.step} of {standing.steps}")
             try:
+                if standing.finished and not standing.best_step:  # it was to have more, and kept nothing yet
+                    self._look(report)
+                    self._save()
                 for split, parts in self._timed(self._steps()):
                     standing.step += 1
                     parts = self._step(parts if split == standing.split else None, report)
