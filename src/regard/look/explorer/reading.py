@@ -1,5 +1,6 @@
 """About the model, and one text's way through it: tokens, heads, and what a head compares."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from regard.look.explorer.explorer import CHARACTERS, Answer, Call, Explorer, Refused, floats, shares, spelled
 from regard.look.parts import Place, head_count, model_of
+from regard.look.passes import Views
 from regard.look.texts import TracedText
 from regard.look.words import Tokens
 from regard.nn.attention import DotScore
@@ -80,11 +82,11 @@ def neuron(
     """What one head compares: its queries and keys as the pass used them, and how a score comes of two. Key j
     is seen by query i where i - before <= j <= i + after, counted from the end where there are more keys."""
     seen = explorer.traced(text, second, to).trace
-    queries, keys = (ask(place, layer=layer, head=head).contiguous() for ask in (seen.queries, seen.keys))
+    keys = seen.keys(place, layer=layer, head=head).contiguous()
     found = seen.shown.attended(place, layer)
     if not isinstance(found.score, DotScore | None):
         raise Refused("this model has a score of its own, which this view does not spell out: see Heads")
-    scale = found.scale if found.score is None else found.score.scale
+    queries, scale = queries_and_scale(explorer, seen, place, layer, head)
     scale = queries.shape[1] ** -0.5 if scale is None else scale
     bias = None
     if found.bias is not None:
@@ -101,6 +103,21 @@ def neuron(
         "before": found.mask.before,
         "after": found.mask.after,
     }
+
+
+def queries_and_scale(
+    explorer: Explorer, seen: Views, place: Place, layer: int, head: int
+) -> tuple[Tensor, float | None]:
+    """A head's queries, and what q . k is multiplied by; None for 1 / sqrt(d_head). A model with a scale of
+    its own multiplies its queries instead: here they are as they were before."""
+    queries = seen.queries(place, layer=layer, head=head).contiguous()
+    found = seen.shown.attended(place, layer)
+    if isinstance(found.score, DotScore):
+        return queries, found.score.scale
+    rescale = getattr(explorer.parts.attentions[place][layer], "rescale", 1.0)
+    if rescale == 1 or found.score is not None:
+        return queries, found.scale
+    return queries / rescale, rescale / math.sqrt(queries.shape[1])
 
 
 def sides(traced: TracedText) -> dict[str, Tokens]:

@@ -6,6 +6,7 @@ The steps are made here, as data; the page only draws them:
     tokens   what was read         vector   a row of numbers         bars   named shares or scores
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -15,7 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.look.explorer.explorer import Answer, Call, Explorer, Refused, floats
-from regard.look.explorer.reading import plain_tokens, sides
+from regard.look.explorer.reading import plain_tokens, queries_and_scale, sides
+from regard.look.kept import Attended
 from regard.look.parts import Side
 from regard.look.texts import TracedText
 from regard.look.words import Tokens
@@ -126,7 +128,8 @@ class _Guide:
         seen, place = self.traced.trace, self.side
         weights = seen.weights(place, layer=0)
         head = int(weights[:, self.token].max(dim=-1).values.argmax())
-        q = seen.queries(place, layer=0, head=head)[self.token]
+        queries, scale = queries_and_scale(self.explorer, seen, place, 0, head)
+        q = queries[self.token]
         k, v = (ask(place, layer=0, head=head) for ask in (seen.keys, seen.values))
         self.step(
             "Query, key and value",
@@ -138,15 +141,16 @@ class _Guide:
             vector("v", v[self.token]),
         )
         scores = seen.scores(place, layer=0, head=head)[self.token]
+        found = seen.shown.attended(place, 0)
         row = weights[head, self.token]
         rows = [(self.own.tokens[j], share, f"score {scores[j]:.3f}") for j, share in largest(row)]
         self.step(
             "Scores become weights",
             f"The query of “{self.name}” is compared with the key of every token it may see: a score each. "
             "The softmax makes them positive, and their sum 1. These are the attention weights that the "
-            f"view Heads shows (layer 1, head {head + 1}).",
-            f"score = {_score(seen.shown.attended(place, 0).score, len(q))}      "
-            "weight = exp(score) / Σ exp(score)",
+            f"view Heads shows (layer 1, head {head + 1})."
+            + (" b is what the model adds for how far the two are apart." if found.bias is not None else ""),
+            f"score = {_score(found, scale, len(q))}      weight = exp(score) / Σ exp(score)",
             bars("the heaviest", rows),
         )
         self.step(
@@ -310,16 +314,17 @@ def largest(shares: Tensor) -> list[tuple[int, float]]:
     return [*zip(best.indices.tolist(), best.values.tolist(), strict=True)]
 
 
-def _score(own: nn.Module | None, width: int) -> str:
+def _score(found: Attended, scale: float | None, width: int) -> str:
     """As an equation writes it."""
-    match own:
-        case None:
-            return f"q · k / √{width}"
-        case DotScore():
-            return "q · k"
+    added = "" if found.bias is None else " + b"
+    match found.score:
+        case None | DotScore():
+            if scale is None:
+                return f"q · k / √{width}{added}"
+            return f"q · k{added}" if math.isclose(scale, 1) else f"{scale:.4g} q · k{added}"
         case AdditiveScore():
-            return "v · tanh(W_q q + W_k k)"
-    return "s(q, k), the model's own"
+            return f"v · tanh(W_q q + W_k k){added}"
+    return f"s(q, k){added}, s the model's own"
 
 
 def vector(name: str, values: Tensor) -> Answer:
