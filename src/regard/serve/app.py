@@ -25,6 +25,8 @@ from regard.serve.service import Service
 from regard.serve.sites import Sites, shaped
 
 NO_KEYS: Mapping[str, str | None] = {}
+KEYS_IN_BODIES = frozenset({"libretranslate", "deepl"})
+"""Doors whose clients may put a key into the body; those of others put it into a header."""
 DOORS: tuple[Door, ...] = (OWN, OPENAI, TEI, LIBRETRANSLATE, DEEPL)
 
 
@@ -71,6 +73,7 @@ def build_app(
                 keys,
                 public=way.public,
                 stranger=door.stranger,
+                key_in_body=door.name in KEYS_IN_BODIES,
             ),
             methods=[way.method],
         )

@@ -5,6 +5,7 @@ import codecs
 import hmac
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
@@ -17,6 +18,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Message
 
+from regard.serve import aside
+from regard.serve.bodies import Bodies
 from regard.serve.connection import TASK
 from regard.serve.languages import sources_of
 from regard.serve.line import BusyError, ClosedError, LateError, RefusedError
@@ -25,6 +28,7 @@ from regard.serve.service import Service
 
 LOG = logging.getLogger("regard.serve")
 Kept = TypeVar("Kept")
+T = TypeVar("T")
 FIELDS = 1000
 """Of a form."""
 
@@ -47,11 +51,19 @@ class Ask:
     """One request."""
 
     def __init__(
-        self, request: Request, service: Service, keys: Mapping[str, str | None], *, public: bool = False
+        self,
+        request: Request,
+        service: Service,
+        keys: Mapping[str, str | None],
+        *,
+        public: bool = False,
+        key_in_body: bool = False,
     ) -> None:
         """`keys` are those that may ask, anyone if there are none, or if it is `public`; some have a model of
-        their own."""
+        their own. They come in headers, in the address or, at some doors, in a field of the body."""
         self.request, self.service, self._keys, self._public = request, service, keys, public
+        self._key_in_body = key_in_body
+        self._held: Counter[str] = Counter()
         self.fields: Mapping[str, Any] = {}
         self._size = 0
         self._own: str | None = None
@@ -61,9 +73,12 @@ class Ask:
         """On the clock of `time.monotonic`; what a body takes to come has a time of its own."""
 
     async def read(self) -> None:
-        """The fields of the body, JSON or a form, and of the address. Then who asks is checked: a key may
-        stand among them."""
+        """The fields of the body, JSON or a form, and of the address; who asks is checked before the body is
+        read, unless the key may stand there."""
         self.fields = dict(self.request.query_params)
+        in_body = self._key_in_body and not self._given_key()
+        if not in_body:
+            self._check_key()
         sent = self.request.method not in ("GET", "HEAD", "DELETE")
         if sent or self.request.headers.get("content-length", "0") != "0":
             try:
@@ -72,11 +87,15 @@ class Ask:
             except TimeoutError:
                 raise RefusedError("the body did not come in time", 408) from None
             self.deadline = time.monotonic() + self.service.limits.seconds
-        self._check_key()
+        if in_body:
+            self._check_key()
 
     async def _body(self) -> Mapping[str, Any]:
         kind = self.request.headers.get("content-type", "")
-        self._check_size(self.request.headers.get("content-length"))
+        told = self.request.headers.get("content-length")
+        self._check_size(told)
+        if told is not None:
+            self._bodies.check(self.caller, int(told), self._room)
         request = Request(self.request.scope, self._receive)
         if kind.startswith("multipart/form-data"):
             _check_charset(kind)
@@ -100,29 +119,46 @@ class Ask:
         return fields
 
     async def close(self) -> None:
-        """Files of a form are open until then."""
+        """Files of a form are open until then, and what was read counts."""
+        for caller, size in self._held.items():
+            self._bodies.give_back(caller, size)
+        self._held.clear()
         if self._form is not None:
             await self._form.close()
 
     async def _receive(self) -> Message:
         """A body's next part; its size is counted as it comes, whatever its headers say."""
         message = await self.request.receive()
-        self._size += len(message.get("body", b""))
+        size = len(message.get("body", b""))
+        self._size += size
         self._check_size(self._size)
+        self._bodies.take(self.caller, size, self._room)
+        self._held[self.caller] += size
         return message
+
+    @property
+    def _bodies(self) -> Bodies:
+        return self.kept(Bodies)
+
+    @property
+    def _room(self) -> float:
+        return self.service.limits.bodies * self.service.limits.body
 
     def _check_size(self, size: int | str | None) -> None:
         most = self.service.limits.body
         if size is not None and (not str(size).isdigit() or len(str(size)) > 15 or int(size) > most):
             raise RefusedError(f"a body of {size!s:.20} bytes: at most {most:,} are taken", 413)
 
-    def _check_key(self) -> None:
-        if not self._keys or self._public:
-            return
+    def _given_key(self) -> str:
         header = self.request.headers.get("authorization", "")
         given = header.partition(" ")[2] if " " in header else header
         given = given or self.request.headers.get("x-api-key", "")
-        given = given or str(self.fields.get("api_key") or self.fields.get("auth_key") or "")
+        return given or str(self.fields.get("api_key") or self.fields.get("auth_key") or "")
+
+    def _check_key(self) -> None:
+        if not self._keys or self._public:
+            return
+        given = self._given_key()
         found = [each for each in self._keys if hmac.compare_digest(each.encode(), given.encode())]
         if not found:
             raise RefusedError("no valid key: send it as Authorization: Bearer KEY", 401)
@@ -154,6 +190,15 @@ class Ask:
         return await self.service.read(
             served, self.caller, method, *lists, deadline=self.deadline, **settings
         )
+
+    async def beside(self, size: float, call: Callable[[], T]) -> T:
+        """Beside the loop that serves all callers, in this one's turn and within its time; what is large, in
+        characters, waits for what is large alone."""
+        return await self.service.aside.do(size, call, self.caller, self.deadline)
+
+    async def aside(self, size: int, call: Callable[[], T]) -> T:
+        """The same for what takes long; the rest is done at once."""
+        return await self.beside(size, call) if size > aside.LARGE else call()
 
     @property
     def keys_needed(self) -> bool:
@@ -298,9 +343,11 @@ def endpoint(
     *,
     public: bool = False,
     stranger: int = 401,
+    key_in_body: bool = False,
 ) -> Callable[[Request], Awaitable[Response]]:
     """What a route calls: a handler, its errors told in the door's own shape, counted and timed. `path` is
-    what the log says: what was asked for may hold someone's text. A `stranger` is told so by this status."""
+    what the log says: what was asked for may hold someone's text. A `stranger` is told so by this status;
+    a key may stand in a body if `key_in_body`."""
 
     def refusal(why: str, status: int, seconds: int | None = None) -> Response:
         headers = {} if seconds is None else {"Retry-After": str(seconds)}
@@ -308,7 +355,7 @@ def endpoint(
 
     async def answer(request: Request) -> Response:
         try:
-            ask = Ask(request, service(), keys(), public=public)
+            ask = Ask(request, service(), keys(), public=public, key_in_body=key_in_body)
             try:
                 await ask.read()
                 return await handler(ask)

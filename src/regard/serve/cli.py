@@ -47,6 +47,10 @@ def serve(
         float,
         typer.Option("--max-unpacking", help="Times --max-body, the XML of a document that was sent packed."),
     ] = DEFAULTS.unpacking,
+    bodies: Annotated[
+        float,
+        typer.Option("--max-bodies", help="Times --max-body, the bytes of all requests together; then 429."),
+    ] = DEFAULTS.bodies,
     texts: Annotated[int, typer.Option("--max-texts", help="Texts of a request.")] = DEFAULTS.texts,
     characters: Annotated[
         int, typer.Option("--max-characters", help="Characters of a request.")

@@ -6,9 +6,9 @@ that are served come into question: a short text, or one in another language, ha
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from regard.serve.languages import name_of
@@ -26,6 +26,8 @@ SHORT = 40
 _TAGS = re.compile("<[^<>]*>")
 NONE = "zxx"
 """What has no language, to py3langid."""
+Beside = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Where it is told: not in the loop that serves all callers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +47,35 @@ def _identifier() -> Any:
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
 
+def load_identifier() -> None:
+    """What takes seconds, before anybody asks."""
+    _identifier()
+
+
 def _rank(text: str) -> list[Detected]:
     """All languages, the likeliest first."""
     ranked: list[tuple[str, float]] = _identifier().rank(text[:READ])
     return [Detected(code, 100 * share) for code, share in ranked if code != NONE]
 
 
-async def candidates(text: str, languages: Sequence[str]) -> list[Detected]:
+async def candidates(
+    text: str, languages: Sequence[str], beside: Beside = asyncio.to_thread
+) -> list[Detected]:
     """Those of these languages that come into question, the likeliest first; or another one, if it is surely
     that."""
-    ranked = await asyncio.to_thread(_rank, text)
+    ranked: list[Detected] = await beside(partial(_rank, text))
     known = {base(each) for each in languages}
     if ranked[0].confidence < SURE:
         ranked = [each for each in ranked if each.language in known] or ranked
     return [ranked[0], *(each for each in ranked[1:] if each.confidence >= LIKELY)]
 
 
-async def sources(texts: Sequence[str], target: str, languages: Sequence[str] | None) -> list[Detected]:
+async def sources(
+    texts: Sequence[str],
+    target: str,
+    languages: Sequence[str] | None,
+    beside: Beside = asyncio.to_thread,
+) -> list[Detected]:
     """The language of each text, one of those from which there is a way to the target (None for any), or
     the target, if it is surely that; an error if it is surely another one. Short texts are taken to be in
     the language of all together."""
@@ -73,7 +87,8 @@ async def sources(texts: Sequence[str], target: str, languages: Sequence[str] | 
         known = {text: _source(text, target, languages) for text in dict.fromkeys(read)}
         return [known[text] for text in read]
 
-    return await asyncio.to_thread(found)  # of many texts, it takes a while
+    told: list[Detected] = await beside(found)  # of many texts, it takes a while
+    return told
 
 
 def _source(text: str, target: str, languages: Sequence[str] | None) -> Detected:

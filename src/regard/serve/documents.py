@@ -1,13 +1,13 @@
 """Texts with markup through a translator: blocks out, translations in, everything else in its place again."""
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from regard.documents.base import Opened
 from regard.documents.job import Job
-from regard.serve.aside import aside
 from regard.serve.asking import Ask
 from regard.serve.languages import own_code
 from regard.serve.models import Served
@@ -65,7 +65,7 @@ async def _translate(
     split: str,
 ) -> list[list[str]]:
     size = sum(map(len, texts))
-    read = partial(aside, size, deadline=ask.deadline)
+    read = partial(ask.aside, size)
     documents = await read(lambda: [parse(text, syntax) for text in texts])
     jobs = await read(lambda: [[Job(block, terms) for block in each.blocks] for each in documents])
     own: Any = {"to": own_code(served.targets, target), "source": source, "split": split}
@@ -94,7 +94,9 @@ async def _remembered(ask: Ask, served: Served, jobs: Sequence[Job], source: str
     if memory is None or memory.use != "exact":
         return [*jobs]
     plain = [job for job in jobs if [*job.parts] == [job] and not job.view.nodes]
-    known = await memory.look_up(served, [job.view.text for job in plain], source, target, ask.deadline)
+    known = await memory.look_up(
+        served, ask.caller, [job.view.text for job in plain], source, target, ask.deadline
+    )
     if known is None:
         return [*jobs]
     pairs = zip(plain, known, strict=True)
@@ -103,16 +105,17 @@ async def _remembered(ask: Ask, served: Served, jobs: Sequence[Job], source: str
 
 
 async def translate_opened(
-    ask: Ask, opened: Opened, source: str, target: str, *, terms: Terms | None = None
+    ask: Ask, opened: Opened, source: str, target: str, weight: float, *, terms: Terms | None = None
 ) -> bytes:
     """A document of a format with segments, with a translation of each that has none. It is flagged, and
-    given near matches, as `regard translate` does; tags in what the memory has are for the model here."""
+    given near matches, as `regard translate` does; tags in what the memory has are for the model here.
+    `weight` is its size, in characters that take as long."""
     served = ask.translator(source, target)
     memory = ask.service.memory
-    recall = None if memory is None else await asyncio.to_thread(memory.recall, served, source, target)
-    queued = partial(ask.service.files.do, deadline=ask.deadline)
+    queued = partial(ask.beside, weight if memory is None else math.inf)
 
     def planned() -> tuple[Plan, dict[Job, str]]:
+        recall = None if memory is None else memory.recall(served, source, target)
         plan = Plan([opened], memory=recall, terms=terms, aids=Aids(flags=FlagSettings()))
         near, fuzzy = plan.near, served.predictor.fuzzy
         if near is None or fuzzy is None:
@@ -126,9 +129,13 @@ async def translate_opened(
     jobs = [*dict.fromkeys(work.job for _, work in parts)]
     how: Any = {"to": own_code(served.targets, target), "source": source, "terms": terms}
     found = await translate_jobs(ask, served, jobs, size, matches=matches, flags=FlagSettings(), **how)
-    for part, work in parts:
-        plan.note(part, work, found[part])
-    return await queued(lambda: opened.write(plan.results()[0], target))
+
+    def written() -> bytes:
+        for part, work in parts:
+            plan.note(part, work, found[part])
+        return opened.write(plan.results()[0], target)
+
+    return await queued(written)
 
 
 async def translate_jobs(
@@ -159,7 +166,7 @@ async def translate_jobs(
         align = align and alignable
         found = await translated(some, align=align)
         if flags is not None:
-            found = await aside(size, lambda: flagged(found, flags), ask.deadline)
+            found = await ask.aside(size, lambda: flagged(found, flags))
             looped = [i for i, each in enumerate(found) if is_looped(each)]
             if looped and served.predictor.decoding.no_repeat == 0:
                 strict = {"no_repeat": NO_REPEAT}
@@ -168,7 +175,7 @@ async def translate_jobs(
                     found[i] = unlooped(each, flags)
         pairs = [*zip(some, found, strict=True)]
         results.update(pairs)
-        return await aside(size, lambda: [job for job, each in pairs if not job.take(each)], ask.deadline)
+        return await ask.aside(size, lambda: [job for job, each in pairs if not job.take(each)])
 
     left = await asyncio.gather(
         work([job for job in every if not job.aligned], False),

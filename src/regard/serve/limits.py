@@ -9,6 +9,9 @@ class Limits:
     """Bytes of a request."""
     unpacking: float = 2.0
     """Times `body`, the XML of a document that was sent packed (DOCX, ODT)."""
+    bodies: float = 32.0
+    """Times `body`, what is held of all requests that are being read or answered; more are told to come back
+    later (429)."""
     texts: int = 256
     """Texts of a request."""
     characters: int = 100_000

@@ -13,6 +13,7 @@ from regard.decode import DecodeConfig
 from regard.memory import Memory
 from regard.memory.recall import Use
 from regard.serve.aside import Aside
+from regard.serve.detect import load_identifier
 from regard.serve.glossaries import Glossaries
 from regard.serve.lanes import LOG, Reading
 from regard.serve.languages import own_code
@@ -71,8 +72,8 @@ class Service:
         self._bases = Bases(named, device, precision)
         self._named = {each.name: each for each in named}
         self.models = Models([self._serve(each) for each in named])
-        self.files = Aside("regard-files", self.limits.waiting)
-        """Where documents are opened and written."""
+        self.aside = Aside(self.limits.waiting)
+        """Where documents and markup are read and written, and languages told."""
         self.ready = True
         """False once it is about to end; it may still take requests then."""
         self._stopped = False
@@ -83,7 +84,9 @@ class Service:
 
     def warm(self) -> None:
         """Two small requests to each model: the first makes what is made once, the second shows how quick it
-        is."""
+        is. And what tells languages is loaded, where there are translators."""
+        if self.models.translators():
+            load_identifier()
         for served in [*self.models] * 2:
             self._greet(served)
 
@@ -156,7 +159,7 @@ class Service:
         self.stop()
         for each in self.models:
             each.lane.close(seconds)
-        self.files.close()
+        self.aside.close()
         if self.memory is not None:
             self.memory.close()
             self.glossaries.close()
@@ -227,7 +230,7 @@ class Service:
         how: Any = {"to": target, "source": source, "deadline": self._deadline(deadline), **settings}
         known = None
         if self.memory is not None:
-            known = await self.memory.look_up(served, texts, source, target, how["deadline"])
+            known = await self.memory.look_up(served, caller, texts, source, target, how["deadline"])
         if self.memory is None or known is None:
             return await self.translate(served, caller, texts, **how)
         left = [i for i, each in enumerate(known) if not each.remembered]

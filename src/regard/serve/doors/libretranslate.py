@@ -3,11 +3,13 @@
 NeMo Curator asks the same path for {"texts", "src_lang", "tgt_lang"} and reads {"translations"}.
 """
 
+import math
 import re
 import secrets
 import time
 from collections import Counter, OrderedDict
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any, Literal
 from urllib.parse import quote
@@ -16,7 +18,7 @@ from starlette.responses import Response
 
 from regard.documents.base import Opened
 from regard.documents.package import bounded
-from regard.documents.registry import endings, open_document
+from regard.documents.registry import FORMATS, endings, format_of, open_document
 from regard.serve.asking import Ask, Json
 from regard.serve.detect import Detected, candidates, sources
 from regard.serve.documents import translate_documents, translate_opened
@@ -34,6 +36,10 @@ FILES: dict[str, tuple[Literal["text", "html"], str]] = {
     ".htm": ("html", "text/html"),
 }
 """Kinds of files that are translated: how they are read, and what they are called."""
+PACKED = b"PK"
+"""How a zip begins."""
+FAR = 4
+"""Times the characters of a request, a file of which most is text may have, with its keys and marks."""
 KEPT_FILES, KEPT_SECONDS = 100, 3600.0
 
 
@@ -76,7 +82,7 @@ def _languages(ask: Ask, source: str, target: str) -> tuple[str, str]:
 async def _sources(ask: Ask, texts: list[str], source: str, target: str) -> list[Detected]:
     if source != "auto":
         return [Detected(source, 100.0)] * len(texts)
-    return await sources(texts, target, ask.sources(target))
+    return await sources(texts, target, ask.sources(target), partial(ask.beside, 0))
 
 
 async def languages(ask: Ask) -> Response:
@@ -97,7 +103,7 @@ async def detect(ask: Ask) -> Response:
     if not text.strip():
         raise RefusedError("q is empty: give a text")
     pairs = served_pairs(ask.service.models)
-    found = await candidates(text, [*pairs, *chain.from_iterable(pairs.values())])
+    found = await candidates(text, [*pairs, *chain.from_iterable(pairs.values())], partial(ask.beside, 0))
     return Json([each.to_dict() for each in found])
 
 
@@ -189,24 +195,40 @@ async def _translate_document(
     try:
         most = int(ask.service.limits.unpacking * ask.service.limits.body)
 
-        def opening() -> Opened:
+        def opening() -> tuple[Opened, str]:
             with bounded(most):
-                return open_document(name, raw, settings={"target_language": target})
+                opened = open_document(name, raw, settings={"target_language": target})
+            texts = (each.block.view().text for each in opened.segments if each.state == "new")
+            return opened, "\n".join(texts)
 
-        opened = await ask.service.files.do(opening, ask.deadline)
-        texts = [each.block.view().text for each in opened.segments if each.state == "new"]
-        ask.check_texts(["\n".join(texts)])
+        weight = _weight(ask, name, raw)
+        opened, text = await ask.beside(weight, opening)
+        ask.check_texts([text])
         if opened.target_language and not same(opened.target_language, target):
             raise RefusedError(f"{name} is to be in {opened.target_language!r}, not {target!r}: ask for that")
         source = opened.source_language or source if source == "auto" else source
-        (language,) = await _sources(ask, ["\n".join(texts)], source, target)
+        (language,) = await _sources(ask, [text], source, target)
         if same(language.language, target):
             return raw, "application/octet-stream"
         terms = await _terms(ask, language.language, target)
-        content = await translate_opened(ask, opened, language.language, target, terms=terms)
+        content = await translate_opened(ask, opened, language.language, target, weight, terms=terms)
     except DataError as error:
         raise RefusedError(str(error)) from error
     return content, "application/octet-stream"
+
+
+def _weight(ask: Ask, name: str, raw: bytes) -> float:
+    """Its size, in characters that take as long: what is packed may be of any. What is far too long is not
+    read, but where translations stand beside the sources: there may be none to make."""
+    if raw.startswith(PACKED):
+        return math.inf
+    most = FAR * ask.service.limits.characters
+    kind = format_of(name)
+    if kind is not None and FORMATS[kind].tells != "sources" and len(raw) > most:
+        size = len(raw.decode(errors="replace"))
+        if size > most:
+            raise RefusedError(f"{name}: {size} characters: at most {most} are read of such a file", 413)
+    return len(raw)
 
 
 async def download_file(ask: Ask) -> Response:

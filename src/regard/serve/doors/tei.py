@@ -6,9 +6,9 @@ are asked for. What is too long for a model is cut with `truncate`, and refused 
 not say, /embed and /similarity refuse it, labels are of its beginning, and rankings are of all of it.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -67,7 +67,8 @@ async def _read(
     if side.lower() not in ("left", "right"):
         raise RefusedError(f"truncation_direction={side!r:.40} is none of Left, Right", 422)
     if too_long == "cut" and side.lower() == "left":
-        lists = await asyncio.to_thread(_ends, served.predictor, lists)
+        size = sum(len(text) for texts in lists for text in texts)
+        lists = await ask.aside(size, partial(_ends, served.predictor, lists))
     try:
         return await ask.predict(served, method, *lists, too_long=too_long, **settings)
     except DataError as error:
