@@ -195,6 +195,42 @@ def test_ids_are_a_column_or_the_place(tmp_path, sentences):
         read([path], id="m")
 
 
+def objects(path, *rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_records_of_json_need_not_all_have_the_columns_that_are_kept(tmp_path):
+    path = objects(tmp_path / "a.jsonl", {"text": "one"}, {"text": "two", "lang": "en", "key": 7})
+    other = objects(tmp_path / "b.jsonl", {"text": "three"})
+    found = [record for each in read([path, other], id="key", keep=("lang",)) for record in each]
+    assert [record.texts[0] for record in found] == ["one", "two", "three"]
+    assert [record.kept for record in found] == [(None,), ("en",), (None,)]
+    assert [record.id for record in found] == [f"{path}:1", "7", f"{other}:1"]
+    for given in ([path, other], [other, path]):
+        with pytest.raises(DataError, match="no column 'lag'"):
+            read(given, keep=("lang", "lag"))
+
+
+def test_the_column_of_texts_is_one_of_all_objects_that_a_file_begins_with(tmp_path):
+    path = objects(tmp_path / "a.jsonl", {"title": "x"}, {"title": "y", "text": "two"}, {"text": "three"})
+    assert texts(read([path])) == [None, "two", "three"]
+    broken = tmp_path / "b.jsonl"
+    broken.write_text("{\n" * 40_000 + '{"n": 1, "text": "last"}\n')
+    assert texts(read([broken], tokens=10**6)) == [None] * 40_000 + ["last"]
+
+
+def test_what_is_kept_of_parquet_weighs_as_text_does(tmp_path):
+    long = ["x" * 5000] * 200
+    table = pyarrow.table({"text": ["a b c"] * 200, "body": long, "numbers": [[1.0] * 625] * 200})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    assert len(read([tmp_path / "a.parquet"], tokens=10_000)) == 1
+    for name in ("body", "numbers"):
+        shards = read([tmp_path / "a.parquet"], tokens=10_000, keep=(name,))
+        assert {len(each) for each in shards[:-1]} == {8}  # of 40,000 bytes
+        assert sum(map(len, shards)) == 200
+
+
 BROKEN = b"""{"text": "fine"}
 {"text":
 {"text": 5}

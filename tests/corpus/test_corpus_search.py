@@ -6,15 +6,18 @@ import os
 import shutil
 import subprocess
 import sys
+import warnings
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
+from regard.cli import build
 from regard.config import ConfigError
-from regard.corpus import commands
+from regard.corpus import Worker, commands
 from regard.corpus import dedupe as dedupe_module
 from regard.corpus import index as index_module
 from regard.corpus import mining as mining_module
@@ -28,6 +31,7 @@ from regard.corpus.vectors import ShardedVectors, text_of
 from regard.meaning import commands as meaning
 from regard.meaning.index import SearchError
 from regard.meaning.nearest import nearest
+from regard.tasks.base.reading import ReadingWarning
 from regard.tasks.base.vectors import normalised
 from regard.tasks.embedding.embedder import open_embedder
 from regard.tasks.reranking.reranker import Ranked
@@ -58,6 +62,26 @@ def test_shards_are_one_array_and_have_their_texts(embedded):
     assert np.array_equal(found[rows], whole[rows])
     assert [record.texts[0] for record in found.records(rows.tolist())] == [texts[row] for row in rows]
     assert [text_of(record) for record in found.every_record()] == [" ".join(each.split()) for each in texts]
+
+
+def test_a_folder_of_short_vectors_is_searched_by_such(tiny, tmp_path, lines):
+    out, model = tmp_path / "out", tiny["embedder"]
+    given = ["corpus", "embed", str(lines), str(out), "--model", str(model), "--dimensions", "16"]
+    assert CliRunner().invoke(build(), [*given, "--device", "cpu", "--shard-tokens", "300"]).exit_code == 0
+    embedder = open_embedder(model, device="cpu")
+    texts = lines.read_text(encoding="utf-8").split("\n")[:-1]
+    short = [each for each in texts if 0 < len(each.strip()) < 100]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ReadingWarning)
+        assert np.array_equal(vectors(out), embedder.embed(texts, dimensions=16))
+    page = io.StringIO()
+    how = {"top": 1, "kind": "auto", "index": None, "device": "cpu", "precision": None, "as_json": True}
+    meaning.search(model, out, short[:1], console=Console(file=page, width=1000), **how)
+    hit = json.loads(page.getvalue())["hits"][0]
+    assert hit["text"] == " ".join(short[0].split())
+    assert hit["score"] == pytest.approx(1)
+    worker = Worker(model, "embed", device="cpu", dimensions=16)
+    assert np.array_equal(worker({"text": short[:5]})["vector"], embedder.embed(short[:5], dimensions=16))
 
 
 def test_a_folder_that_is_not_done_or_has_no_vectors_is_refused(tiny, embedded, tmp_path):

@@ -7,7 +7,17 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from regard.tasks.base.options import DECODING, FILES, Device, Precision, To, TooLong, command, there
+from regard.tasks.base.options import (
+    DECODING,
+    FILES,
+    Device,
+    Dimensions,
+    Precision,
+    To,
+    TooLong,
+    command,
+    there,
+)
 
 corpus_app = typer.Typer(
     help="Corpora: embed, translate, classify, tag or answer very many texts, shard by shard.",
@@ -91,6 +101,7 @@ def embed(
     layer: Annotated[
         int | None, typer.Option("--layer", help="Of which layer; 0 is the embedding, -1 the last.")
     ] = None,
+    dimensions: Dimensions = None,
     prompt: Annotated[
         str | None,
         typer.Option(

@@ -85,12 +85,14 @@ class Planner:
             raise ConfigError(f"--shard-tokens {shard_tokens}: give 1 or more")
         self._asked, self._goal = asked, shard_tokens * BYTES_A_TOKEN
         self.files: list[PlannedFile] = []
+        self._found, self._missing = set[str](), dict[str, DataError]()
 
     def shards(
         self, files: Sequence[InputFile], progress: Callable[[int, int], None] | None = None
     ) -> Iterator[Shard]:
         """`progress` is told how many files were read to their end, and of how many bytes of text more it is
         known where they belong."""
+        self._count = len(files)
         stretches: list[Stretch] = []
         size = weight = number = 0
         for place, file in enumerate(files):
@@ -103,6 +105,7 @@ class Planner:
                 if weight >= self._goal:
                     yield Shard(number, size, tuple(stretches))
                     stretches, size, weight, number = [], 0, 0, number + 1
+        self._refuse_missing()
         if stretches:
             yield Shard(number, size, tuple(stretches))
 
@@ -112,8 +115,10 @@ class Planner:
             cuts = _Cuts(stream, file)
             names: tuple[str, ...] = ()
             if cuts.head(1):  # an empty file has no columns and no records
-                names = _names(file, cuts, self._asked.options)
+                names = _names(file, cuts, self._asked)
                 self._check(file, names)
+                if place + 1 == self._count:
+                    self._refuse_missing()
             start, line = cuts.at, 1 + cuts.lines
             while cuts.cut(room()):
                 size = cuts.at - start
@@ -151,10 +156,11 @@ class Planner:
             table = parquet_file(raw, file)
             names = tuple(table.schema_arrow.names)
             columns = self._check(file, names)
-            texts = list(columns.used[: len(self._asked.wanted)])
+            texts = [*dict.fromkeys(columns.texts)]
+            kept = [name for name in dict.fromkeys(self._asked.keep) if name not in texts]
             start = row = size = 0
-            for batch in table.iter_batches(columns=texts):
-                for length in _lengths(batch, texts, file):
+            for batch in table.iter_batches(columns=texts + kept):
+                for length in _lengths(batch, texts, kept, file):
                     row, size = row + 1, size + length
                     if size + RECORD * (row - start) >= room():
                         yield _Part(Stretch(place, start, row - start, start + 1), size, row - start)
@@ -165,7 +171,16 @@ class Planner:
 
     def _check(self, file: InputFile, names: tuple[str, ...]) -> Columns:
         """That the columns are there, before anything is computed."""
-        return Columns(file, names, self._asked)
+        columns = Columns(file, names, self._asked)
+        self._missing = columns.missing | self._missing
+        self._found.update({*self._asked.keep, self._asked.id or ""} - columns.missing.keys())
+        return columns
+
+    def _refuse_missing(self) -> None:
+        """Raise for a column that no file has, as far as its beginning says."""
+        for name, error in self._missing.items():
+            if name not in self._found:
+                raise error
 
 
 class _Cuts:
@@ -219,14 +234,17 @@ class _Cuts:
         return bool(chunk)
 
 
-def _names(file: InputFile, cuts: _Cuts, options: FileOptions) -> tuple[str, ...]:
-    """The columns of a file; past its header, where it has one. What is no text at all is refused."""
+def _names(file: InputFile, cuts: _Cuts, asked: Asked) -> tuple[str, ...]:
+    """The columns of a file; past its header, where it has one. Of JSON, those of all objects that it begins
+    with. What is no text at all is refused."""
+    options = asked.options
     raw: Any = io.BytesIO(cuts.head())
     lines = scan_stream(io.BufferedReader(raw), file.address)
     match file.format:
         case "jsonl":
             found = (each for each in json_objects(lines, file.address) if not isinstance(each, DataError))
-            return tuple(next(found, ({}, None))[0])
+            names = tuple(dict.fromkeys(name for plain, _ in found for name in plain))
+            return names or tuple(each.given or each.names[0] for each in asked.wanted)
         case "tsv":
             first = next(split_plain(lines, file.address, options.separator or SEPARATORS["tsv"]), None)
             names = () if first is None else _header(first, options)
@@ -289,8 +307,8 @@ def stream_hash(file: InputFile, encoding: str) -> str:
     return sha.hexdigest()
 
 
-def _lengths(batch: Any, names: Sequence[str], file: InputFile) -> list[int]:
-    """Bytes of text of each row."""
+def _lengths(batch: Any, names: Sequence[str], kept: Sequence[str], file: InputFile) -> list[int]:
+    """Bytes of text of each row; of columns that are kept beside it, about as many as they take."""
     import pyarrow
     from pyarrow import compute, types
 
@@ -307,4 +325,10 @@ def _lengths(batch: Any, names: Sequence[str], file: InputFile) -> list[int]:
                 file.origin, f"column {name!r} holds {kind}, not text", remedy="name another, --column"
             )
         total = compute.add(compute.fill_null(lengths, 0), total)
+    for name in kept:
+        column = batch.column(name)
+        if types.is_string(column.type) or types.is_large_string(column.type):
+            total = compute.add(compute.fill_null(compute.binary_length(column), 0), total)
+        else:
+            total = compute.add(total, column.nbytes // max(len(column), 1))
     return [each + 1 for each in total.to_pylist()]

@@ -168,13 +168,28 @@ class Columns:
         source = Source(file.address, "lines" if file.format == "parquet" else file.format, asked.options)
         rows = Rows(names, iter(()))
         self._texts = [Texts(wanted, rows, source) for wanted in asked.wanted]
-        self._id = None if asked.id is None else Texts(_exactly(asked.id, "--id"), rows, source)
+        self.missing: dict[str, DataError] = {}
+        """Columns of ids, and such that are kept, which are not among the names: JSON may have them later."""
+
+        def named(given: str, option: str) -> str:
+            if not names:  # and no records
+                return given
+            try:
+                return names[Wanted(given, option).place(rows, source)]
+            except DataError as error:
+                if file.format != "jsonl":
+                    raise
+                self.missing[given] = error
+                return given
+
+        self._id = None if asked.id is None else named(asked.id, "--id")
         for name in asked.keep:
-            _exactly(name, "--keep").place(rows, source)
+            named(name, "--keep")
         self._keep = asked.keep
         places = [wanted.place(rows, source) for wanted in asked.wanted] if names else []
-        named = [names[place] for place in places] + [*([] if asked.id is None else [asked.id]), *asked.keep]
-        self.used = tuple(dict.fromkeys(named))
+        used = [names[place] for place in places] + [*([] if self._id is None else [self._id]), *asked.keep]
+        self.texts = used[: len(places)]
+        self.used = tuple(dict.fromkeys(used))
         """The names of the columns that are read."""
 
     def taken(self, record: Record) -> Taken:
@@ -186,13 +201,8 @@ class Columns:
         place = f"{record.origin.file}:{record.origin.line}"
         if self._id is None:
             return place
-        name = self._id.name
-        found = record.cells[record.names.index(name)] if name in record.names else None
+        found = record.cells[record.names.index(self._id)] if self._id in record.names else None
         return as_text(found) or place
-
-
-def _exactly(name: str, option: str) -> Wanted:
-    return Wanted(name, option)
 
 
 def as_text(value: object) -> str | None:

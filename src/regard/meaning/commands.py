@@ -18,8 +18,8 @@ from regard.meaning.corpus import open_corpus
 from regard.meaning.index import Wanted
 from regard.tasks.base.faster import Precision
 from regard.tasks.base.formats import AS_NAMED, FileOptions
-from regard.tasks.base.lines import incoming
 from regard.tasks.base.terminal import counting, say
+from regard.tasks.base.texts import numbered_texts, on_one_line
 from regard.tasks.embedding.embedder import open_embedder
 from regard.tasks.reranking.reranker import open_reranker
 
@@ -54,7 +54,7 @@ def search(
     if words:
         word_level.search_words(
             model, corpus, queries, top=top, layer=layer, device=device, as_json=as_json, console=console,
-            encoding=files.encoding,
+            files=files,
         )  # fmt: skip
         return
     if corpus.is_dir():  # of shards, by regard.corpus, which stands above
@@ -64,7 +64,12 @@ def search(
                 "--passage-prompt: a folder of vectors has its prompt, regard corpus embed --prompt"
             )
         if dimensions is not None:
-            raise ConfigError("--dimensions: the vectors of a folder are compared as they are; leave it out")
+            raise ConfigError(
+                "--dimensions: the vectors of a folder are compared as they are; leave it out, or give it to "
+                "regard corpus embed"
+            )
+        if files != AS_NAMED:
+            raise ConfigError("a folder of vectors knows its texts: leave out how files are read")
         if index is not None:
             raise ConfigError("--index: a folder of vectors keeps its own; leave it out")
         how: Any = {"device": device, "precision": precision, "as_json": as_json, "console": console}
@@ -76,7 +81,7 @@ def search(
     if kind == "ivfpq":
         raise ConfigError(f"--kind ivfpq is for a folder of regard corpus embed, but {corpus} is a file")
     found = open_corpus(
-        model, corpus, kind=kind, index=index, device=device, precision=precision, encoding=files.encoding,
+        model, corpus, kind=kind, index=index, device=device, precision=precision, files=files,
         prompt=prompt, passage_prompt=passage_prompt, dimensions=dimensions,
     )  # fmt: skip
     reranker = None if rerank is None else open_reranker(rerank, device=device, precision=precision)
@@ -89,7 +94,7 @@ def search(
         if len(queries) > 1:
             say(console, f"\n{query}")
         for hit in hits:
-            say(console, f"{hit.score:.4f}  {found.lines[hit.row]:>6}  {hit.text}")
+            say(console, f"{hit.score:.4f}  {found.lines[hit.row]:>6}  {on_one_line(hit.text)}")
     say(Console(stderr=True), f"{len(found.index):,} texts, {found.index.kind}: {found.index.why}")
 
 
@@ -118,10 +123,10 @@ def cluster(
         word_level.cluster_words(
             model, file, word=word, clusters=clusters, threshold=threshold, smallest=smallest,
             examples=examples, seed=seed, layer=layer, device=device, as_json=as_json, console=console,
-            encoding=files.encoding,
+            files=files,
         )  # fmt: skip
         return
-    texts = [text for text in incoming(file, files.encoding) if text.strip()]
+    texts = [text for _, text in numbered_texts(file, files)]
     embedder = open_embedder(model, device=device)
     with counting("lines", total=len(texts)) as advance:
         vectors = embedder.embed(texts, progress=advance)

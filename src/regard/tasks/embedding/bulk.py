@@ -22,13 +22,14 @@ class EmbedBulk:
         pool: PoolKind | None = None,
         normalised: bool | None = None,
         layer: int | None = None,
+        dimensions: int | None = None,
         prompt: str | None = None,
         too_long: TooLong = "cut",
     ) -> None:
         """`too_long="error"` makes bad records of such texts."""
         self.embedder = open_embedder(folder, device=device, precision=precision)
         self.kinds: dict[str, Kind] = {"vector": "vector"}
-        self._how = self.embedder.way(pool=pool, normalised=normalised, layer=layer)
+        self._how = self.embedder.way(pool=pool, normalised=normalised, layer=layer, dimensions=dimensions)
         self._before = self.embedder.prompt_text(prompt)
         self._too_long: TooLong = too_long
 
