@@ -81,7 +81,7 @@ NO_SETTINGS = {
     "regard.machine.results.Result": "what the self-test found",
     "regard.models.heads.HeadSpec": "a part that is registered",
     "regard.serve.limits.Limits": "options of regard serve; tests/serve/test_robust.py",
-    "regard.serve.openapi.Endpoint": "what is said of a route",
+    "regard.serve.endpoint.Endpoint": "what is said of a route",
     "regard.settings.shape.Shape": "the words that the shapes of all tasks share, which have the cases",
     "regard.nn.attention.Score": "a part that is registered",
     "regard.nn.positions.Positions": "a part that is registered",

@@ -1,48 +1,30 @@
 """`/openapi.json`: every endpoint with its fields, and an example of a request and its answer.
 
-Those of other protocols that their own clients know (glossaries, files) are only named.
 tests/serve/test_openapi.py sends every example.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from typing import Any
 
 from regard.serve.doors import Door
-
-TEXT, WHOLE, NUMBER, TRUTH = "string", "integer", "number", "boolean"
-TEXTS = "texts"
-"""A text, or a list of them."""
-MESSAGES, OBJECT = "messages", "object"
-SCHEMAS: dict[str, dict[str, Any]] = {
-    TEXTS: {"oneOf": [{"type": TEXT}, {"type": "array", "items": {"type": TEXT}}]},
-    MESSAGES: {"type": "array", "items": {"type": OBJECT}},
-    "any": {},
-}
-MODEL = {"model": (TEXT, "its name; the first that fits, if none is given")}
-TRUNCATE = {
-    "truncate": (TRUTH, "true: what is too long is cut; false: it is refused"),
-    "truncation_direction": (TEXT, "Right or Left: where it is cut; Left keeps the end"),
-}
-PROMPT = {"prompt": (TEXT, "the name of the model's prompt before each text; '' for none")}
-TOO_LONG = {"too_long": (TEXT, "cut, windows or error: what is done with texts that are too long")}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Endpoint:
-    path: str
-    door: str
-    about: str
-    method: str = "post"
-    fields: Mapping[str, tuple[str, str]]
-    """Type and meaning of each; those that are needed have a meaning that ends in (needed)."""
-    asked: Mapping[str, Any]
-    """An example."""
-    answered: Any
-    """What comes back for it."""
-
+from regard.serve.endpoint import (
+    MESSAGES,
+    MODEL,
+    NUMBER,
+    OBJECT,
+    PROMPT,
+    SCHEMAS,
+    TEXT,
+    TEXTS,
+    TOO_LONG,
+    TRUNCATE,
+    TRUTH,
+    WHOLE,
+    Endpoint,
+)
+from regard.serve.translation_endpoints import DEEPL, LIBRETRANSLATE
 
 ENDPOINTS: Sequence[Endpoint] = (
     Endpoint(
@@ -368,45 +350,6 @@ ENDPOINTS: Sequence[Endpoint] = (
         answered={"results": [{"index": 1, "relevance_score": 0.77}], "model": ""},
     ),
     Endpoint(
-        path="/translate",
-        door="libretranslate",
-        about="Translations, as LibreTranslate's clients ask for them; also as a form",
-        fields={
-            "q": (TEXTS, "what is to be translated (needed)"),
-            "source": (TEXT, "its language, or auto (needed)"),
-            "target": (TEXT, "(needed)"),
-            "format": (TEXT, "text or html"),
-            "alternatives": (WHOLE, "how many others come back"),
-            **MODEL,
-            "api_key": (TEXT, "where the service wants one"),
-        },
-        asked={"q": "Where is the station?", "source": "en", "target": "de"},
-        answered={"translatedText": "Wo ist der Bahnhof?"},
-    ),
-    Endpoint(
-        path="/detect",
-        door="libretranslate",
-        about="The language of a text",
-        fields={"q": (TEXT, "(needed)"), "api_key": (TEXT, "where the service wants one")},
-        asked={"q": "Where is the station?"},
-        answered=[{"confidence": 98.0, "language": "en"}],
-    ),
-    Endpoint(
-        path="/v2/translate",
-        door="deepl",
-        about="Translations, as DeepL's clients ask for them; also as a form",
-        fields={
-            "text": (TEXTS, "what is to be translated (needed)"),
-            "target_lang": (TEXT, "(needed)"),
-            "source_lang": (TEXT, "found out, if it is not given"),
-            "tag_handling": (TEXT, "html or xml"),
-            "glossary_id": (TEXT, "one that was made before, or the memory's, by its name"),
-            **MODEL,
-        },
-        asked={"text": ["Where is the station?"], "target_lang": "DE", "source_lang": "EN"},
-        answered={"translations": [{"detected_source_language": "EN", "text": "Wo ist der Bahnhof?"}]},
-    ),
-    Endpoint(
         path="/info",
         door="tei",
         method="get",
@@ -423,6 +366,8 @@ ENDPOINTS: Sequence[Endpoint] = (
             "models": ["minilm"],
         },
     ),
+    *LIBRETRANSLATE,
+    *DEEPL,
 )
 
 REFUSED = {
@@ -435,7 +380,7 @@ REFUSED = {
 
 
 def describe(doors: Iterable[Door]) -> dict[str, Any]:
-    """The document, as OpenAPI 3.1 has it; what has no example here is named."""
+    """The document, as OpenAPI 3.1 has it; what is not described here (--look) is named."""
     known = {(each.method, each.path): each for each in ENDPOINTS}
     paths: dict[str, dict[str, Any]] = {}
     for door in doors:
@@ -472,19 +417,24 @@ def _named(door: str, method: str, path: str) -> dict[str, Any]:
 
 def _operation(each: Endpoint) -> dict[str, Any]:
     found = {**_named(each.door, each.method, each.path), "summary": each.about}
-    found["responses"]["200"]["content"] = {"application/json": {"schema": {}, "example": each.answered}}
+    answer = found["responses"].pop("200")
+    if each.answered is not None:
+        answer["content"] = {each.media: {"schema": {}, "example": each.answered}}
+    found["responses"] = {str(each.status): answer, **found["responses"]}
     for parameter in found["parameters"]:
         parameter["example"] = each.asked[parameter["name"]]
-    if each.method == "post":
-        schema = {
-            "type": "object",
-            "properties": {name: _schema(*about) for name, about in each.fields.items()},
-            "required": [name for name, (_, about) in each.fields.items() if about.endswith("(needed)")],
-        }
-        found["requestBody"] = {
-            "required": True,
-            "content": {"application/json": {"schema": schema, "example": each.asked}},
-        }
+    needed = [name for name, (_, about) in each.fields.items() if about.endswith("(needed)")]
+    if each.method in ("get", "delete"):
+        for name, about in each.fields.items():
+            own = {"name": name, "in": "query", "required": name in needed, "schema": _schema(*about)}
+            given = {"example": each.asked[name]} if name in each.asked else {}
+            found["parameters"].append({**own, **given})
+        return found
+    properties = {name: _schema(*about) for name, about in each.fields.items()}
+    schema = {"type": "object", "properties": properties, "required": needed}
+    sent = {name: value for name, value in each.asked.items() if name not in each.in_path}
+    kind = "multipart/form-data" if each.form else "application/json"
+    found["requestBody"] = {"required": True, "content": {kind: {"schema": schema, "example": sent}}}
     return found
 
 

@@ -1,0 +1,280 @@
+"""Routes of LibreTranslate's and DeepL's protocols, as `/openapi.json` describes them."""
+
+from collections.abc import Sequence
+
+from regard.serve.endpoint import FILE, MODEL, TEXT, TEXTS, WHOLE, Endpoint
+
+ID = "e2c7a7f0-6f2b-4f0e-9d5a-3f6d6f0c9b11"
+"""Of a glossary."""
+PAIR = {"source_lang": (TEXT, "such as EN"), "target_lang": (TEXT, "such as DE")}
+DICTIONARY = {
+    "source_lang": (TEXT, "(needed)"),
+    "target_lang": (TEXT, "(needed)"),
+    "entries": (TEXT, "in each line a term and its translation (needed)"),
+    "entries_format": (TEXT, "tsv or csv"),
+}
+DICTIONARIES = ("any", "a list of objects with source_lang, target_lang, entries and entries_format")
+TERMS = {"source_lang": "EN", "target_lang": "DE", "entries": "station\tBahnhof", "entries_format": "tsv"}
+BACK = {"source_lang": "DE", "target_lang": "EN", "entries": "Bahnhof\tstation", "entries_format": "tsv"}
+TOLD = {"source_lang": "en", "target_lang": "de", "entry_count": 1}
+TOLD_BACK = {"source_lang": "de", "target_lang": "en", "entry_count": 1}
+CREATED = "2026-11-19T07:20:11.000000+00:00"
+GLOSSARY = {"glossary_id": ID, "name": "company", "ready": True, **TOLD, "creation_time": CREATED}
+WHOLE_GLOSSARY = {
+    "glossary_id": ID,
+    "name": "company",
+    "dictionaries": [TOLD, TOLD_BACK],
+    "creation_time": CREATED,
+}
+
+LIBRETRANSLATE: Sequence[Endpoint] = (
+    Endpoint(
+        path="/translate",
+        door="libretranslate",
+        about="Translations, as LibreTranslate's clients ask for them; also as a form",
+        fields={
+            "q": (TEXTS, "what is to be translated (needed)"),
+            "source": (TEXT, "its language, or auto (needed)"),
+            "target": (TEXT, "(needed)"),
+            "format": (TEXT, "text or html"),
+            "alternatives": (WHOLE, "how many others come back"),
+            **MODEL,
+            "api_key": (TEXT, "where the service wants one"),
+        },
+        asked={"q": "Where is the station?", "source": "en", "target": "de"},
+        answered={"translatedText": "Wo ist der Bahnhof?"},
+    ),
+    Endpoint(
+        path="/detect",
+        door="libretranslate",
+        about="The language of a text",
+        fields={"q": (TEXT, "(needed)"), "api_key": (TEXT, "where the service wants one")},
+        asked={"q": "Where is the station?"},
+        answered=[{"confidence": 98.0, "language": "en"}],
+    ),
+    Endpoint(
+        path="/languages",
+        door="libretranslate",
+        method="get",
+        about="Languages, and into which each is translated; it can stay as it is, too",
+        fields={},
+        asked={},
+        answered=[
+            {"code": "de", "name": "German", "targets": ["de"]},
+            {"code": "en", "name": "English", "targets": ["de", "en"]},
+        ],
+    ),
+    Endpoint(
+        path="/translate_file",
+        door="libretranslate",
+        about="Where the translation of a file can be had, for an hour",
+        fields={
+            "file": (FILE, "text, HTML or a document, told by the ending of its name (needed)"),
+            "source": (TEXT, "its language, or auto (needed)"),
+            "target": (TEXT, "(needed)"),
+            "glossary_id": (TEXT, "one of the service's glossaries that it is held to"),
+            **MODEL,
+            "api_key": (TEXT, "where the service wants one"),
+        },
+        asked={"file": "Where is the station?", "source": "en", "target": "de"},
+        answered={"translatedFileUrl": "http://localhost:8000/download_file/V5vsTGNAskpWQz2BRWtCgw"},
+        form=True,
+    ),
+    Endpoint(
+        path="/download_file/{key}",
+        door="libretranslate",
+        method="get",
+        about="The translation of a file, by the address that was told for it",
+        fields={},
+        asked={"key": "V5vsTGNAskpWQz2BRWtCgw"},
+        answered="Wo ist der Bahnhof?",
+        media="text/plain",
+    ),
+    Endpoint(
+        path="/frontend/settings",
+        door="libretranslate",
+        method="get",
+        about="What LibreTranslate's page begins with",
+        fields={},
+        asked={},
+        answered={
+            "charLimit": 100_000,
+            "frontendTimeout": 500,
+            "apiKeys": False,
+            "keyRequired": False,
+            "suggestions": False,
+            "filesTranslation": True,
+            "supportedFilesFormat": [".txt", ".html", ".htm", ".docx"],
+            "language": {
+                "source": {"code": "en", "name": "English"},
+                "target": {"code": "de", "name": "German"},
+            },
+        },
+    ),
+)
+
+DEEPL: Sequence[Endpoint] = (
+    Endpoint(
+        path="/v2/translate",
+        door="deepl",
+        about="Translations, as DeepL's clients ask for them; also as a form",
+        fields={
+            "text": (TEXTS, "what is to be translated (needed)"),
+            "target_lang": (TEXT, "(needed)"),
+            "source_lang": (TEXT, "found out, if it is not given"),
+            "tag_handling": (TEXT, "html or xml"),
+            "glossary_id": (TEXT, "one that was made before, or the memory's, by its name"),
+            **MODEL,
+        },
+        asked={"text": ["Where is the station?"], "target_lang": "DE", "source_lang": "EN"},
+        answered={"translations": [{"detected_source_language": "EN", "text": "Wo ist der Bahnhof?"}]},
+    ),
+    Endpoint(
+        path="/v2/languages",
+        door="deepl",
+        method="get",
+        about="Languages that are read, or written",
+        fields={"type": (TEXT, "source or target; source, if it is not given")},
+        asked={"type": "target"},
+        answered=[{"language": "DE", "name": "German", "supports_formality": False}],
+    ),
+    Endpoint(
+        path="/v2/usage",
+        door="deepl",
+        method="get",
+        about="Characters that were translated since the service began; there is no limit",
+        fields={},
+        asked={},
+        answered={"character_count": 21, "character_limit": 1_000_000_000_000},
+    ),
+    Endpoint(
+        path="/v2/glossary-language-pairs",
+        door="deepl",
+        method="get",
+        about="Languages that a glossary can have",
+        fields={},
+        asked={},
+        answered={"supported_languages": [{"source_lang": "en", "target_lang": "de"}]},
+    ),
+    Endpoint(
+        path="/v2/glossaries",
+        door="deepl",
+        about="A new glossary, of one pair of languages",
+        fields={"name": (TEXT, "(needed)"), **DICTIONARY},
+        asked={"name": "company", **TERMS},
+        answered=GLOSSARY,
+        status=201,
+    ),
+    Endpoint(
+        path="/v2/glossaries",
+        door="deepl",
+        method="get",
+        about="Glossaries of one pair of languages",
+        fields={},
+        asked={},
+        answered={"glossaries": [GLOSSARY]},
+    ),
+    Endpoint(
+        path="/v2/glossaries/{id}",
+        door="deepl",
+        method="get",
+        about="One of them, by its id or its name",
+        fields={},
+        asked={"id": ID},
+        answered=GLOSSARY,
+    ),
+    Endpoint(
+        path="/v2/glossaries/{id}/entries",
+        door="deepl",
+        method="get",
+        about="Its entries: in each line a term, a tab and its translation",
+        fields={},
+        asked={"id": ID},
+        answered="station\tBahnhof",
+        media="text/tab-separated-values",
+    ),
+    Endpoint(
+        path="/v2/glossaries/{id}",
+        door="deepl",
+        method="delete",
+        about="Forget it",
+        fields={},
+        asked={"id": ID},
+        answered=None,
+        status=204,
+    ),
+    Endpoint(
+        path="/v3/glossaries",
+        door="deepl",
+        about="A new glossary, of several pairs of languages",
+        fields={"name": (TEXT, "(needed)"), "dictionaries": DICTIONARIES},
+        asked={"name": "company", "dictionaries": [TERMS, BACK]},
+        answered=WHOLE_GLOSSARY,
+        status=201,
+    ),
+    Endpoint(
+        path="/v3/glossaries",
+        door="deepl",
+        method="get",
+        about="All glossaries",
+        fields={},
+        asked={},
+        answered={"glossaries": [WHOLE_GLOSSARY]},
+    ),
+    Endpoint(
+        path="/v3/glossaries/{id}",
+        door="deepl",
+        method="get",
+        about="One of them, by its id or its name",
+        fields={},
+        asked={"id": ID},
+        answered=WHOLE_GLOSSARY,
+    ),
+    Endpoint(
+        path="/v3/glossaries/{id}",
+        door="deepl",
+        method="patch",
+        about="A new name, or entries that are added",
+        fields={"name": (TEXT, "the new one"), "dictionaries": DICTIONARIES},
+        asked={"id": ID, "name": "rail"},
+        answered=WHOLE_GLOSSARY,
+    ),
+    Endpoint(
+        path="/v3/glossaries/{id}",
+        door="deepl",
+        method="delete",
+        about="Forget it",
+        fields={},
+        asked={"id": ID},
+        answered=None,
+        status=204,
+    ),
+    Endpoint(
+        path="/v3/glossaries/{id}/entries",
+        door="deepl",
+        method="get",
+        about="Its entries, of all pairs of languages or of those that are asked for",
+        fields=PAIR,
+        asked={"id": ID, "source_lang": "EN", "target_lang": "DE"},
+        answered={"dictionaries": [{**TOLD, "entries": "station\tBahnhof", "entries_format": "tsv"}]},
+    ),
+    Endpoint(
+        path="/v3/glossaries/{id}/dictionaries",
+        door="deepl",
+        method="put",
+        about="The entries of a pair of languages, in place of those that there are",
+        fields=DICTIONARY,
+        asked={"id": ID, **TERMS},
+        answered=TOLD,
+    ),
+    Endpoint(
+        path="/v3/glossaries/{id}/dictionaries",
+        door="deepl",
+        method="delete",
+        about="Forget the entries of a pair of languages; the glossary has others still",
+        fields={name: (kind, "(needed)") for name, (kind, _) in PAIR.items()},
+        asked={"id": ID, "source_lang": "DE", "target_lang": "EN"},
+        answered=None,
+        status=204,
+    ),
+)
