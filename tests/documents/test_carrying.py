@@ -135,18 +135,26 @@ def test_the_targets_of_a_file_that_count_are_what_a_memory_can_learn():
         + unit.format(4, "a mark", "", "eine Marke<x id='1'/>")
         + unit.format(5, "empty", "", "")
         + unit.format(6, "approved", " state='final'", "gut")
+        + unit.format(7, "<g id='1'>see <x id='2'/></g>", "", "<g id='1'>siehe <x id='2'/></g>")
     )
     file = "<file source-language='en' target-language='de'>"
     raw = f"<xliff version='1.2'>{file}<body>{body}</body></file></xliff>"
-    assert [*segments_of(open_document("a.xlf", raw.encode()))] == [
+    left = Counter()
+    assert [*segments_of(open_document("a.xlf", raw.encode()), left=left)] == [
         Segment("a & b", "c < %s", "en", "de"),
+        Segment("with tags", "mit Tags", "en", "de"),
         Segment("approved", "gut", "en", "de"),
     ]
-    catalogue = open_document("a.po", PO + b'\n#, fuzzy\nmsgid "d"\nmsgstr "D"\n')
-    assert [*segments_of(catalogue, "en", "de")] == [
+    assert +left == {"fuzzy or to be reviewed": 1, "with marks that stand for words": 2}
+    more = '\nmsgid "two\\nlines"\nmsgstr "zwei\\nZeilen"\n\nmsgid "a <b>c</b>"\nmsgstr "ein <b>c</b>"\n'
+    catalogue = open_document("a.po", PO + b'\n#, fuzzy\nmsgid "d"\nmsgstr "D"\n' + more.encode())
+    left = Counter()
+    assert [*segments_of(catalogue, "en", "de", left)] == [
         Segment("a", "A", "en", "de"),
         Segment("b", "B", "en", "de"),
+        Segment("a c", "ein c", "en", "de"),
     ]
+    assert +left == {"fuzzy or to be reviewed": 1, "of several lines or branches": 1}
     with pytest.raises(ConfigError, match="does not say its source language"):
         [*segments_of(catalogue)]
 

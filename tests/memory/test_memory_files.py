@@ -1,13 +1,16 @@
 """Files into memories and out again, and the commands that do it."""
 
+import io
 import json
 import subprocess
 import sys
 
 import pytest
+from rich.console import Console
 
 from regard.config import ConfigError
 from regard.memory import Memory, Segment
+from regard.memory.commands import import_memory
 from regard.memory.files import ImportSettings, export_file, import_file
 from regard.text import DataError
 
@@ -193,3 +196,16 @@ def test_the_prompt_imports_searches_and_exports(tmp_path):
         assert opened.terms() == [("en", "de", "dog", "Köter", "usual")]
     run = regard("memory", "info", "m.db", cwd=tmp_path)
     assert run.stdout == "en -> de: 1 segments\nen -> de: 1 terms\n"
+
+
+def test_what_a_document_has_that_a_memory_cannot_have_is_counted(tmp_path):
+    (tmp_path / "a.po").write_text(
+        'msgid "a <b>c</b>"\nmsgstr "ein <b>c</b>"\n\n'
+        'msgid "a\\nb"\nmsgstr "c\\nd"\n\n#, fuzzy\nmsgid "d"\nmsgstr "D"\n'
+    )
+    page = io.StringIO()
+    console = Console(file=page, width=200)
+    import_memory(tmp_path / "a.po", tmp_path / "m.db", console=console, source="en", target="de")
+    told = page.getvalue()
+    assert told.startswith("1 segments into")
+    assert "2 left out: 1 of several lines or branches, 1 fuzzy or to be reviewed" in told

@@ -68,6 +68,9 @@ def import_memory(
                 f"{found.total:,} segments into {memory}: {found.new:,} new, {found.replaced:,} in the place "
                 f"of older ones, {found.known:,} known",
             )
+            if left := +outcome.left:
+                reasons = ", ".join(f"{count:,} {reason}" for reason, count in left.most_common())
+                _say(console, f"{left.total():,} left out: {reasons}")
     except DataError as error:
         remedy = error.remedy.replace('pass on_error="skip"', "pass --on-error skip")
         raise DataError(error.origin, error.reason, error.particulars, remedy) from error

@@ -7,6 +7,7 @@ author.
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -60,6 +61,8 @@ class ImportSettings:
 class Outcome:
     imported: Imported
     skipped: Skipped = field(default_factory=Skipped)
+    left: Counter[str] = field(default_factory=Counter)
+    """Translations of a document that a memory cannot have, by the reason."""
 
 
 def import_file(
@@ -71,20 +74,24 @@ def import_file(
 ) -> Outcome:
     """All segments of a file into a memory, which is begun if it is not there; in one transaction."""
     settings = settings or ImportSettings()
-    segments = read_segments(path, settings)
+    left = Counter[str]()
+    segments = read_segments(path, settings, left)
     first = [*islice(segments, 1)]  # so that a file that cannot be read begins no memory
     skipped = Skipped()
     with Memory(memory, create=True) as opened, full_disk(memory):
         whole = sift(chain(first, segments), settings.on_error, skipped)
         found = opened.add(whole, keep_all=settings.keep_all, progress=progress)
-    return Outcome(found, skipped)
+    return Outcome(found, skipped, left)
 
 
-def read_segments(path: str | Path, settings: ImportSettings) -> Iterator[Segment | DataError]:
-    """Of a TMX, TSV or CSV file, or of a translated document; its name tells which."""
+def read_segments(
+    path: str | Path, settings: ImportSettings, left: Counter[str]
+) -> Iterator[Segment | DataError]:
+    """Of a TMX, TSV or CSV file, or of a translated document; its name tells which. `left` counts what a
+    document has that a memory cannot have."""
     kind = ending(path)
     if kind not in ENDINGS and is_bilingual(str(path)):
-        return scan_document(str(path), settings.source, settings.target)
+        return scan_document(str(path), settings.source, settings.target, left)
     if kind not in ENDINGS:
         raise ConfigError(f"{path}: a memory is read from {', '.join(ENDINGS)}, .xlf and .po (packed or not)")
     return _from_tmx(path, settings) if kind == ".tmx" else _from_table(path, settings)
