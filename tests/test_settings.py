@@ -49,7 +49,7 @@ NO_SETTINGS = {
     **{
         f"regard.documents.{name}Settings": "of one format of documents: tests/documents hold them"
         for name in (
-            *("html.Html", "markdown.Markdown", "opendocument.OpenDocument", "word.Word"),
+            *("html.Html", "markdown.Markdown", "opendocument.OpenDocument", "word.Word", "po.Po"),
             *("strings.Arb", "strings.Json", "subtitles.Subtitle", "values.Strings"),
         )
     },

@@ -192,7 +192,7 @@ def test_sources_in_a_folder_are_no_documents(tmp_path, translate, capsys):
     translate(folder, into=str(once))
     names = ["a.docx", "a.html", "a.json", "a.srt"]
     assert sorted(path.name for path in once.iterdir()) == [*(f".{name}.sources" for name in names), *names]
-    assert translate.read == ["One is here.", "Two is open."] * 3  # of one kind: text, XML, HTML
+    assert translate.read == ["One is here.", "Two is open."] * 4  # of one kind: text, strings, XML, HTML
     capsys.readouterr()
     translate(once, into=str(twice))
     assert "left out" not in capsys.readouterr().err

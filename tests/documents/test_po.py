@@ -124,6 +124,8 @@ def test_what_is_flagged_is_named_until_the_entry_is_translated_again():
     assert b"#: a.py:1\n# regard: numbers, tags\n#, fuzzy, python-format\n" in flagged
     again = open_document("a.po", flagged)
     assert [each.state for each in again.segments] == ["draft"]
+    (taken,) = Carrier(StandIn(upper)).translate([opened], [again])
+    assert opened.write(taken, "de") == flagged
     assert b"# regard" not in again.write([Result(text="%d Dateien")], "de")
     assert again.write([Result(text="%d D", flags=("tags",))], "de").count(b"# regard: tags\n") == 1
     assert b"# regard" not in again.write([Result(text="%d Dateien", origin="memory")], "de")

@@ -3,6 +3,7 @@
 import random
 import re
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from regard.text import DataError
 from tests.documents.standin import StandIn, upper
 
 OASIS = DATA / "documents" / "xliff-2.1"
+PAGE = Path(__file__).parents[2] / "docs" / "tasks" / "documents.md"
 
 ONE = """<?xml version="1.0" encoding="{encoding}"?>
 <!-- kept -->
@@ -168,6 +170,64 @@ def test_what_a_model_writes_is_not_approved_and_says_what_is_flagged():
     assert 'state-qualifier="x-flagged-mt">Eins' in written
     assert 'state-qualifier="leveraged-mt">Eins' in opened.write([Result(text="Eins")], "de").decode()
     assert open_document("a.xlf", written.encode()).segments[0].state == "draft"
+
+
+def noted(unit, *results, version=1):
+    """A unit with these results, and what it is when it is written again from its source."""
+    file = f'<file source-language="en" target-language="de"><body>\n  {unit}</body></file>'
+    raw = f'<xliff version="1.2">{file}</xliff>'
+    if version == 2:
+        space = 'xmlns="urn:oasis:names:tc:xliff:document:2.0"'
+        raw = f'<xliff {space} version="2.1" srcLang="en" trgLang="de"><file id="f">\n {unit}</file></xliff>'
+    opened = open_document("a.xlf", raw.encode())
+    written = opened.write(results)
+    translator = StandIn(upper)
+    (again,) = Carrier(translator).translate([opened], [open_document("a.xlf", written)])
+    assert opened.write(again) == written
+    assert translator.read == []
+    return written.decode()
+
+
+def anew(written, **more):
+    opened = open_document("a.xlf", written.encode())
+    return opened.write([Result(text="neu", **more)] + [None] * (len(opened.segments) - 1)).decode()
+
+
+def test_flags_are_named_in_notes_until_the_segment_is_translated_again():
+    unit = '<trans-unit id="1">\n    <source>One</source>{}<note from="Anna">keep</note>\n  </trans-unit>'
+    odd = Result(text="Eins", flags=("numbers", "a<b"))
+    for before in ("", "<target/>", '<target state="new">x</target>'):
+        written = noted(unit.format(before), odd)
+        assert '>Eins</target>\n    <note from="regard">numbers, a&lt;b</note><note from="Anna">' in written
+        assert "regard" not in anew(written)
+        assert anew(written) == noted(unit.format(before), Result(text="neu"))
+        assert '<note from="regard">x</note><note from="Anna">' in anew(written, flags=("x",))
+        assert anew(written, flags=("x",)).count("<note") == 2
+    cut = "".join(f'<mrk mtype="seg" mid="{i}">One {i}. </mrk>' for i in range(2))
+    unit = f'<trans-unit id="1"><source>One 0. One 1.</source><seg-source>{cut}</seg-source></trans-unit>'
+    both = [Result(text="Eins", flags=("numbers",)), Result(text="Zwei", flags=("term",))]
+    written = noted(unit, *both)
+    assert '</target><note from="regard">0: numbers</note><note from="regard">1: term</note></tr' in written
+    assert anew(written).count("note from") == 1
+    assert '</target><note from="regard">1: term</note></tr' in anew(written)
+
+
+@pytest.mark.parametrize("data", ["", '<originalData><data id="d">x</data></originalData>'])
+def test_notes_of_the_second_version_have_their_place_in_the_unit(data):
+    one = f'<unit id="u">{data}\n  <segment><source>One</source></segment>\n </unit>'
+    odd = Result(text="Eins", flags=("numbers",))
+    written = noted(one, odd, version=2)
+    assert '<unit id="u"><notes><note category="regard">numbers</note></notes>' in written.replace("\n  ", "")
+    assert anew(written) == noted(one, Result(text="neu"), version=2)
+    assert '<notes><note category="regard">x</note></notes>' in anew(written, flags=("x",))
+    there = one.replace(data or "\n", "<notes>\n   <note>keep</note></notes>" + (data or "\n"), 1)
+    written = noted(there, odd, version=2)
+    assert '<notes>\n   <note category="regard">numbers</note>\n   <note>keep</note></notes>' in written
+    assert anew(written) == noted(there, Result(text="neu"), version=2)
+    two = one.replace("<segment>", '<segment id="s"><source>More</source></segment><segment>')
+    written = noted(two, odd, odd, version=2)
+    assert '<note category="regard">s: numbers</note><note category="regard">#1: numbers</note>' in written
+    assert '<notes><note category="regard">#1: numbers</note></notes>' in anew(written)
 
 
 def test_codes_enclose_stand_for_words_or_are_beside_them():
@@ -327,6 +387,14 @@ def test_invalid_files_of_oasis_are_refused_but_for_some_with_a_reason():
             continue
         assert re.search(r"\.xlf:\d+: .+; ", told)
     assert accepted == {*ACCEPTED}
+
+
+def test_the_page_names_the_invalid_files_that_are_read_with_their_reasons():
+    page = PAGE.read_text()
+    rows = {row.split("|")[2].strip(): row for row in page.split("\n") if row.count("|") == 3}
+    for name, reason in ACCEPTED.items():
+        parts = re.fullmatch(r"(?:DuplicateExtElemIds|InvalidFragId)?(.+)", name)
+        assert parts[1] in rows[reason]
 
 
 @pytest.mark.parametrize(

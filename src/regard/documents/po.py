@@ -81,6 +81,7 @@ class OpenedPo:
                         state=self._state(place),
                         context=entry.context or "",
                         forms=self._all_forms(entry) if plural else (),
+                        mark=catalogue.remarked(entry) or None,
                     )
                 )
         self.segments: Sequence[Segment] = found
@@ -163,7 +164,7 @@ class OpenedPo:
         for number in () if kept else entry.previous:  # of the translation that is gone
             lines[number] = ""
         catalogue.mark(lines, entry, any(each.draft for each in given.values()) or (entry.fuzzy and kept))
-        flags = dict.fromkeys(flag for each in given.values() if each.draft for flag in each.flags)
+        flags = dict.fromkeys(flag for each in given.values() if each.draft for flag in _flags_of(each))
         catalogue.remark(lines, entry, [*flags])
 
     def _stays(self, entry: Entry, form: int, given: Mapping[bool, Result], plurals: Plurals) -> bool:
@@ -171,6 +172,10 @@ class OpenedPo:
         plural = _is_plural(form, plurals)
         missing = not self._stale(entry) and self._state(_Place(entry, plural)) == "new"
         return plural not in given or (missing and bool(entry.forms.get(form)))
+
+
+def _flags_of(result: Result) -> Sequence[str]:
+    return result.flags if result.mark is None else [each for each in result.mark.split(", ") if each]
 
 
 def _is_plural(form: int, plurals: Plurals) -> bool:

@@ -112,6 +112,12 @@ class Catalogue:
             told = " ".join(", ".join(flags).split())
             lines[place] = f"{REMARK}{told}{self.end}{lines[place]}"
 
+    def remarked(self, entry: Entry) -> str:
+        """What somebody should look at."""
+        return ", ".join(
+            self.lines[each].strip().removeprefix(REMARK.strip()).strip() for each in entry.remarks
+        )
+
     def joined(self, lines: list[str]) -> bytes:
         """In its encoding; in UTF-8, and called so, if that lacks a character."""
         text = "".join(lines)

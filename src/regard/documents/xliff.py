@@ -6,6 +6,7 @@
     with flags             state-qualifier="x-flagged-mt"                 subState="regard:flagged"
     from a memory          state="translated", "exact-match"              state="translated"
 
+A note says what is flagged, until the segment gets another translation (`xliff_notes.py`).
 A target that is there already is kept, unless its state says that it is none yet. Sources that are cut into
 segments (`seg-source`) are translated segment by segment, unless the target is there without those segments,
 or is approved or final: then the unit is one.
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 
 from regard.documents.base import Result, Segment, State, as_it_is
 from regard.documents.codes import inline_block
+from regard.documents.xliff_notes import note_edits, note_of
 from regard.documents.xliff_rules import check_2
 from regard.documents.xmltree import LANGUAGE, SPACE, Edit, Node, Tree, attributes_of, indent_before, read_xml
 
@@ -39,6 +41,13 @@ class _Place:
     """The trans-unit or segment."""
     mid: str | None = None
     """Of a segment of a `seg-source`."""
+    name: str = ""
+    """Of one of several segments, as notes call it."""
+
+    @property
+    def unit(self) -> Node:
+        outer = self.holder.parent
+        return self.holder if self.holder.name != "segment" or outer is None else outer
 
 
 class Xliff:
@@ -120,13 +129,17 @@ class OpenedXliff:
         node, names = (
             (place.holder, _STATES_2) if self._version == 2 else (place.holder.first("target"), _STATES_1)
         )
-        return "|" if node is None else "|".join(node.attributes.get(name, "") for name in names)
+        states = ("", "") if node is None else (node.attributes.get(name, "") for name in names)
+        return "|".join([*states, note_of(place.unit, self._version, place.name)])
 
     def write(self, results: Sequence[Result | None], target_language: str | None = None) -> bytes:
         edits: list[Edit] = []
         parts: dict[Node, list[tuple[_Place, Result | None]]] = {}
+        notes: dict[Node, dict[str, str]] = {}
         language = self.target_language or target_language
         for segment, place, result in zip(self.segments, self._places, results, strict=True):
+            if result is not None and not as_it_is(segment, result):
+                notes.setdefault(place.unit, {})[place.name] = _noted(result)
             if place.mid is not None:
                 given = None if result is None or as_it_is(segment, result) else result
                 parts.setdefault(place.holder, []).append((place, given))
@@ -134,6 +147,8 @@ class OpenedXliff:
                 edits += self._target(place, result, language)
         for unit, own in parts.items():
             edits += self._cut(unit, own)
+        for unit, flags in notes.items():  # behind their targets
+            edits += note_edits(self._tree, self._prefix, unit, self._version, flags)
         if edits:
             edits += self._languages(language)
         return self._tree.written(edits)
@@ -222,7 +237,7 @@ def _places_1(tree: Tree, file: Node) -> Iterator[tuple[str, _Place]]:
             yield key, _Place(sources[0], target, unit)
             continue
         for mid, part in parts:
-            yield f"{key}/{mid}", _Place(part, there.get(mid), unit, mid)
+            yield f"{key}/{mid}", _Place(part, there.get(mid), unit, mid, mid)
 
 
 def _segments(node: Node) -> list[tuple[str, Node]]:
@@ -248,11 +263,15 @@ def _places_2(file: Node) -> Iterator[tuple[str, _Place]]:
     for unit in file.walk():
         if unit.name != "unit" or unit.space != file.space:
             continue
-        for number, segment in enumerate(unit.named("segment")):
+        segments = unit.named("segment")
+        for number, segment in enumerate(segments):
             source = segment.first("source")
             if source is not None:
                 key = segment.attributes.get("id", f"#{number}")
-                yield f"{unit.attributes['id']}/{key}", _Place(source, segment.first("target"), segment)
+                place = _Place(
+                    source, segment.first("target"), segment, name=key if len(segments) > 1 else ""
+                )
+                yield f"{unit.attributes['id']}/{key}", place
 
 
 def _untranslated(source: Node) -> bool:
@@ -290,4 +309,10 @@ def _states_2(result: Result) -> dict[str, str | None]:
 
 
 def _marked(mark: str, names: tuple[str, str]) -> dict[str, str | None]:
-    return {name: value or None for name, value in zip(names, mark.split("|"), strict=True)}
+    return {name: value or None for name, value in zip(names, mark.split("|", 2), strict=False)}
+
+
+def _noted(result: Result) -> str:
+    if result.mark is not None:
+        return result.mark.split("|", 2)[2]
+    return ", ".join(result.flags) if result.draft else ""
