@@ -196,10 +196,6 @@ class Ask:
         characters, waits for what is large alone."""
         return await self.service.aside.do(size, call, self.caller, self.deadline)
 
-    async def aside(self, size: int, call: Callable[[], T]) -> T:
-        """The same for what takes long; the rest is done at once."""
-        return await self.beside(size, call) if size > aside.LARGE else call()
-
     @property
     def keys_needed(self) -> bool:
         return bool(self._keys)
@@ -289,6 +285,11 @@ class Ask:
         if not isinstance(value, UploadFile):
             raise RefusedError(f"{name} should be a file")
         return value
+
+
+async def unless_small(ask: Ask, size: int, call: Callable[[], T]) -> T:
+    """Beside the loop, if it takes long for its size; the rest is done at once."""
+    return await ask.beside(size, call) if size > aside.LARGE else call()
 
 
 def _check_charset(kind: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from regard.documents.base import Opened
 from regard.documents.job import Job
-from regard.serve.asking import Ask
+from regard.serve.asking import Ask, unless_small
 from regard.serve.languages import own_code
 from regard.serve.models import Served
 from regard.tasks.translation.aids import NO_REPEAT, Aids, flagged, given_match, is_looped, unlooped
@@ -65,7 +65,7 @@ async def _translate(
     split: str,
 ) -> list[list[str]]:
     size = sum(map(len, texts))
-    read = partial(ask.aside, size)
+    read = partial(unless_small, ask, size)
     documents = await read(lambda: [parse(text, syntax) for text in texts])
     jobs = await read(lambda: [[Job(block, terms) for block in each.blocks] for each in documents])
     own: Any = {"to": own_code(served.targets, target), "source": source, "split": split}
@@ -166,7 +166,7 @@ async def translate_jobs(
         align = align and alignable
         found = await translated(some, align=align)
         if flags is not None:
-            found = await ask.aside(size, lambda: flagged(found, flags))
+            found = await unless_small(ask, size, lambda: flagged(found, flags))
             looped = [i for i, each in enumerate(found) if is_looped(each)]
             if looped and served.predictor.decoding.no_repeat == 0:
                 strict = {"no_repeat": NO_REPEAT}
@@ -175,7 +175,7 @@ async def translate_jobs(
                     found[i] = unlooped(each, flags)
         pairs = [*zip(some, found, strict=True)]
         results.update(pairs)
-        return await ask.aside(size, lambda: [job for job, each in pairs if not job.take(each)])
+        return await unless_small(ask, size, lambda: [job for job, each in pairs if not job.take(each)])
 
     left = await asyncio.gather(
         work([job for job in every if not job.aligned], False),

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from starlette.responses import Response
 
-from regard.serve.asking import Ask, Json
+from regard.serve.asking import Ask, Json, unless_small
 from regard.serve.doors import Door, Way
 from regard.serve.line import RefusedError
 from regard.serve.models import Served
@@ -68,7 +68,7 @@ async def _read(
         raise RefusedError(f"truncation_direction={side!r:.40} is none of Left, Right", 422)
     if too_long == "cut" and side.lower() == "left":
         size = sum(len(text) for texts in lists for text in texts)
-        lists = await ask.aside(size, partial(_ends, served.predictor, lists))
+        lists = await unless_small(ask, size, partial(_ends, served.predictor, lists))
     try:
         return await ask.predict(served, method, *lists, too_long=too_long, **settings)
     except DataError as error:
