@@ -9,10 +9,12 @@ import torch
 
 from regard.config import to_dict
 from regard.decode import DecodeConfig
+from regard.hub import DecoderCheckpoint
 from regard.layout import Layout
 from regard.tasks.base.folder import FORMAT, FolderError, whole, write_json, write_weights
 from regard.tasks.language.continuation import GenerationWarning
 from regard.tasks.language.generator import SAMPLING, Generator, open_generator
+from regard.tasks.language.start import built
 from regard.text import DataError, Specials, Tokenizer, TokenizerConfig
 from tests.hub import gpts
 from tests.tasks.language.scripted import TEXTS, generator, model, scripted, tokens
@@ -42,6 +44,21 @@ def test_the_text_is_that_of_its_tokens_behind_the_prompt(kind):
         assert len(found.ids) == 20
         if "\ufffd" not in found.text:
             assert str(found) == prompt + found.text == made.tokenizer.decode(ids)
+
+
+def test_a_spent_checkpoint_gives_its_weights_away(tmp_path):
+    first = generator()
+    weights = {name: weight.clone() for name, weight in whole(first.model).items()}
+    checkpoint = DecoderCheckpoint(
+        config=first.model.config, weights=dict(weights), tokenizer=first.tokenizer, longest=8
+    )
+    kept = whole(built(checkpoint, tmp_path))
+    assert checkpoint.weights.keys() == weights.keys()
+    found = whole(built(checkpoint, tmp_path, spent=True))
+    assert not checkpoint.weights
+    assert all(
+        torch.equal(found[name], each) and torch.equal(kept[name], each) for name, each in weights.items()
+    )
 
 
 @torch.no_grad()

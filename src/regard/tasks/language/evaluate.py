@@ -51,7 +51,7 @@ def evaluate(folder: Path, options: EvaluateOptions, console: Console) -> dict[s
         raise ValueError(f"stride={stride} must be from 1 to the context, {size} tokens, or 0 for half of it")
     place = find_device(options.device)
     config = _scaled(checkpoint.config, scaling, size, checkpoint.longest)
-    model: Decoder = built(checkpoint, folder, config).to(place).eval()
+    model: Decoder = built(checkpoint, folder, config, spent=True).to(place).eval()
     data = replace(data, train=tuple(map(str, files)), root="", **text_options(options))
     corpus = DocumentCorpus(data, Path(), blank=True)
     rows = list(stream_rows(corpus.whole(), tokenizer, Ends.of(tokenizer)))

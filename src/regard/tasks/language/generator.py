@@ -459,7 +459,7 @@ def open_generator(
     place = find_device(device)
     precision = settle_precision(precision, place)
     checkpoint = open_language(folder)
-    model = built(checkpoint, folder).to(place).eval()
+    model = built(checkpoint, folder, spent=True).to(place).eval()
     with folder_errors(Path(folder) / CONFIG):
         generator = Generator(
             model,

@@ -88,8 +88,15 @@ def save_language(checkpoint: DecoderCheckpoint, folder: Path) -> None:
     write_config(folder, "language", {**about, **checkpoint.conventions.to_dict()})
 
 
-def built(checkpoint: DecoderCheckpoint, where: Path | str, config: DecoderConfig | None = None) -> Decoder:
-    """The model of a checkpoint; `config` may differ in what changes no weight."""
+def built(
+    checkpoint: DecoderCheckpoint,
+    where: Path | str,
+    config: DecoderConfig | None = None,
+    *,
+    spent: bool = False,
+) -> Decoder:
+    """The model of a checkpoint; `config` may differ in what changes no weight. Of one that is `spent`, each
+    weight is let go as soon as the model has it, so that the two are not in memory whole."""
     model = unfilled(lambda: Decoder(config or checkpoint.config))
     own = whole(model)
     lost = sorted(own.keys() - checkpoint.weights.keys())
@@ -97,7 +104,7 @@ def built(checkpoint: DecoderCheckpoint, where: Path | str, config: DecoderConfi
         raise FolderError(f"{where}: the weights {lost[:3]} are missing; copy the folder anew")
     with torch.no_grad():
         for name, tensor in own.items():
-            tensor.copy_(checkpoint.weights[name])
+            tensor.copy_(checkpoint.weights.pop(name) if spent else checkpoint.weights[name])
     return model
 
 
