@@ -1,10 +1,15 @@
-"""What a translator's lane keeps from one request to the next."""
+"""What a translator's lane keeps from one request to the next, and when a request joins others."""
+
+import math
+from types import SimpleNamespace
 
 import pytest
 
+from regard.serve import translating
 from regard.serve.limits import Limits
+from regard.serve.line import Work
 from regard.serve.metrics import Metrics
-from regard.serve.translating import ASKED, TranslatorLane
+from regard.serve.translating import ASKED, PATIENCE, Translating, TranslatorLane
 from tests.tasks.folders import predictor
 
 
@@ -19,3 +24,25 @@ def test_what_many_ask_for_is_checked_once_and_some_of_it_is_remembered() -> Non
     assert len(lane._options) <= ASKED
     with pytest.raises(ValueError, match="beam"):
         lane.options({"beam": 0}, {})
+
+
+def test_one_that_comes_where_none_has_joined_for_a_while_joins_at_once(monkeypatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(translating, "time", SimpleNamespace(monotonic=lambda: now))
+    lane = TranslatorLane(predictor("translate"), "en-de", Limits(), Metrics())
+    options = lane.options({"beam": 1}, {"align": False})
+    coming = lane._coming([])
+
+    def come(*texts: str) -> None:
+        lane.line.put(Work(Translating(texts, None, options), None, 20, "a", math.inf))
+
+    come("a red dog", "a dog", "a house")
+    assert len(next(coming).pieces) == 3
+    come("a tree")
+    assert next(coming) is None, "three have just joined"
+    now += PATIENCE
+    assert len(next(coming).pieces) == 1
+    now += PATIENCE
+    assert next(coming) is None, "nobody asks"
+    come("a river")
+    assert len(next(coming).pieces) == 1

@@ -216,7 +216,7 @@ def test_nobodys_text_or_address_is_kept(server):
 @pytest.fixture(scope="module")
 def slow(models: Path) -> Iterator[Running]:
     """Each request takes a while; few may wait."""
-    named = f"en-de={models / 'slow'}", f"verse={models / 'slow-verse'}"
+    named = f"en-de={models / 'slow'}", f"verse={models / 'slow-verse'}", f"minilm={models / 'minilm'}"
     with serving(*named, "--max-waiting", "32", "--deadline", "20", "--warm") as running:
         yield running
 
@@ -346,26 +346,40 @@ def test_who_hangs_up_is_dropped_in_the_middle(slow, path, fields):
 def test_an_end_in_good_order_loses_no_request(slow):
     """The last test of this service: it is told to end while requests are under way and others come."""
     results: list[Any] = []
-    told = slow.log.read_text(encoding="utf-8").splitlines()
-    before = sum('"/v1/translate", "status": 200' in line for line in told)
-    stop = threading.Event()
+    vectors: list[Any] = []
+    stop, begun = threading.Event(), threading.Event()
 
-    def ask(number: int) -> None:
+    def answered(path: str) -> int:
+        lines = [json.loads(line) for line in slow.log.read_text(encoding="utf-8").splitlines()]
+        return sum(line.get("status") == 200 and line["path"] == path for line in lines)
+
+    before = answered("/v1/translate")
+
+    def ask(path: str, fields: dict[str, Any], found: list[Any]) -> None:
         with slow.client() as client:
             while not stop.is_set():
                 try:
-                    results.append(client.post("/v1/translate", json=LONG))
+                    found.append(client.post(path, json=fields))
                 except httpx.TransportError as error:
-                    results.append(error)
+                    found.append(error)
                     return
+
+    def read_a_stream() -> list[str]:
+        lines = []
+        fields = {"prompt": "ROMEO:", "max_tokens": 200, "temperature": 0, "stream": True}
+        with slow.client() as client, client.stream("POST", "/v1/completions", json=fields) as answer:
+            for line in answer.iter_lines():
+                lines.append(line)
+                begun.set()
+        return [line.removeprefix("data: ") for line in lines if line]
 
     def ask_for_markup() -> httpx.Response:
         """The model loses the placeholder, and is asked once more."""
         fields = {"q": "<p>The dog [X12X] sleeps.</p>", "source": "en", "target": "de", "format": "html"}
         return slow.post("/translate", fields)
 
-    with ThreadPoolExecutor(10) as pool:
-        asked = [pool.submit(ask, number) for number in range(8)]
+    with ThreadPoolExecutor(13) as pool:
+        asked = [pool.submit(ask, "/v1/translate", LONG, results) for _ in range(8)]
         most = 0.0
         while (tokens := slow.metric("regard_tokens")) == 0 or len(results) < 8:
             most = max(most, tokens)
@@ -374,6 +388,11 @@ def test_an_end_in_good_order_loses_no_request(slow):
         until = time.monotonic() + 20
         while slow.metric("regard_tokens") <= most and time.monotonic() < until:
             time.sleep(0.01)  # until they are in the line too
+        stream = pool.submit(read_a_stream)
+        barks = {"input": ["A dog barks."] * 20}
+        asked += [pool.submit(ask, "/v1/embeddings", barks, vectors) for _ in range(2)]
+        while not (vectors and begun.is_set()) and time.monotonic() < until:
+            time.sleep(0.01)
         time.sleep(0.2)
         assert not any(each.done() for each in twice)
         slow.process.send_signal(signal.SIGTERM)
@@ -389,11 +408,15 @@ def test_an_end_in_good_order_loses_no_request(slow):
     assert slow.process.returncode == 0
     assert 503 in seen
     assert [each.result().status_code for each in twice] == [200, 200]
-    codes = Counter(each.status_code for each in results if isinstance(each, httpx.Response))
-    assert {*codes} <= {200, 503}
-    lines = [json.loads(line) for line in slow.log.read_text(encoding="utf-8").splitlines()]
-    done = sum(line.get("status") == 200 and line["path"] == "/v1/translate" for line in lines) - before
-    assert codes[200] == done  # who came when it no longer listened was not taken; what was taken was given
+    *_, end, last = stream.result()
+    assert last == "[DONE]"
+    assert json.loads(end)["choices"][0]["finish_reason"] is not None
+    done = {"/v1/translate": answered("/v1/translate") - before, "/v1/embeddings": answered("/v1/embeddings")}
+    for found, count in zip((results, vectors), done.values(), strict=True):
+        codes = Counter(each.status_code for each in found if isinstance(each, httpx.Response))
+        assert {*codes} <= {200, 503}
+        # who came when it no longer listened was not taken; what was taken was given
+        assert codes[200] == count > 0
 
 
 # keys, other sites, encryption, a changed model

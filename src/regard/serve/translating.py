@@ -24,7 +24,7 @@ from regard.text.terms import Terms, codes
 SHARE = 1.0
 """Sentences join when there are so many of them for each that is under way,"""
 PATIENCE = 0.3
-"""or after so many seconds."""
+"""or where none has joined for so many seconds."""
 ASKED = 100
 """Ways to ask that are remembered."""
 ROWS = 256
@@ -141,7 +141,7 @@ class TranslatorLane(Lane):
             works: list[Work] = []
             if not under_way or (rows < 2 * ROWS and not self._too_few(under_way, joined)):
                 works = self.line.take(self.budget, wait=not under_way, fresh=rows >= ROWS)
-                joined = time.monotonic()
+                joined = time.monotonic() if works else joined
             if works:
                 yield from self._joining(works, under_way)
             elif under_way:
