@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 import warnings
 from dataclasses import replace
 from functools import cache
@@ -97,11 +98,31 @@ def scattered(model, seed: int):
     return model.eval()
 
 
+def published_files(folder: Path) -> tuple[int, int]:
+    """Those of a published folder, all of its vocabulary."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("source.spm", "target.spm", "vocab.json", "tokenizer_config.json"):
+        shutil.copyfile(REAL / name, folder / name)
+    rows = len(json.loads((folder / "vocab.json").read_text(encoding="utf-8")))
+    return rows, rows
+
+
 def marian(
-    hf, folder: Path, *, seed: int = 0, ends: float = 3.0, separate: bool = False, languages=(), **settings
+    hf,
+    folder: Path,
+    *,
+    seed: int = 0,
+    ends: float = 3.0,
+    separate: bool = False,
+    published: bool = False,
+    languages=(),
+    **settings,
 ):
     """`ends` is how much likelier it is made to come to an end."""
-    rows, target = marian_files(folder, separate=separate, languages=tuple(languages))
+    if published:
+        rows, target = published_files(folder)
+    else:
+        rows, target = marian_files(folder, separate=separate, languages=tuple(languages))
     pad = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))["<pad>"]
     sizes = {
         "vocab_size": rows, "decoder_vocab_size": target, "share_encoder_decoder_embeddings": not separate,

@@ -35,7 +35,15 @@ from tests.hub.marians import (
 pytest.importorskip("sentencepiece")
 TIGHT = {"rtol": 1e-5, "atol": 1e-5}
 KINDS = ["shared", "separate", "languages"]
-HOW = {"separate": {"separate": True}, "languages": {"languages": ("deu", "fra")}}
+HOW = {
+    "separate": {"separate": True},
+    "languages": {"languages": ("deu", "fra")},
+    "published": {"published": True},
+}
+PUBLISHED = pytest.param(
+    "published", marks=pytest.mark.skipif(not REAL.is_dir(), reason="no files of a published tokenizer here")
+)
+"""The tokenizer of a published folder, and a tiny model with a row for each of its 54,688 tokens."""
 
 
 def equal_files(one: Path, other: Path) -> bool:
@@ -64,7 +72,7 @@ def test_a_marian_computes_as_there(hf, tmp_path, kind, settings):
     assert_close(scores, theirs.logits[0], **TIGHT)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, PUBLISHED])
 def test_a_marian_cuts_and_joins_as_there(hf, tmp_path, kind):
     marian(hf, tmp_path, **HOW.get(kind, {}))
     mine = read_translator(tmp_path).tokenizer
@@ -80,7 +88,7 @@ def test_a_marian_cuts_and_joins_as_there(hf, tmp_path, kind):
         assert mine.target.decode(target).strip() == theirs.decode(target, skip_special_tokens=True), text
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, PUBLISHED])
 @pytest.mark.parametrize("beam", [1, 4])
 def test_a_marian_searches_as_there(hf, tmp_path, kind, beam):
     """Theirs stop as ours do with early_stopping; and we never write <unk>, nor the token of a language. With
@@ -131,7 +139,7 @@ def test_a_marian_stops_as_its_folder_says(hf, tmp_path, told, n_best):
     assert full != found, "no case: it does not matter when it stops"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, PUBLISHED])
 def test_a_marian_goes_back_as_it_came(hf, tmp_path, kind):
     marian(hf, tmp_path / "theirs", **HOW.get(kind, {}))
     checkpoint = read_translator(tmp_path / "theirs")
@@ -145,8 +153,8 @@ def test_a_marian_goes_back_as_it_came(hf, tmp_path, kind):
     first = hf.MarianMTModel.from_pretrained(tmp_path / "theirs")
     for name, tensor in first.state_dict().items():
         assert torch.equal(tensor, again.state_dict()[name]), name
+    one, other = (tokenizer_of(hf, "MarianTokenizer", tmp_path / each) for each in ("theirs", "back"))
     for text in TEXTS:
-        one, other = (tokenizer_of(hf, "MarianTokenizer", tmp_path / each) for each in ("theirs", "back"))
         assert one(text, text_target=text) == other(text, text_target=text)
     to = "fra" if kind == "languages" else None
     texts = regard.load(tmp_path / "theirs", regard.Translator, device="cpu").translate(ENGLISH, to=to)

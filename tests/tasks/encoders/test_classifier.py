@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import accuracy_score
+from sklearn.metrics import accuracy_score, get_scorer, r2_score
 
 import regard
 from regard.layout import Layout
@@ -199,6 +199,27 @@ def test_predictions_are_as_scikit_learn_has_them() -> None:
     with pytest.raises(TypeError, match="is one string, but many are taken"):
         own.predict("sun")
     assert own.predict([]).shape == (0,)
+
+
+def test_it_is_scored_as_scikit_learn_scores() -> None:
+    texts = list(toys.texts(20))
+    gold = [NAMES[place % 3] for place in range(20)]
+    own, weights = classifier(), np.arange(1.0, 21.0)
+    found = own.predict(texts)
+    assert own.score(texts, gold) == np.mean(found == gold)
+    assert own.score(texts, gold, weights) == accuracy_score(gold, found, sample_weight=weights)
+    assert own.score(texts, gold, seconds=texts) == np.mean(own.predict(texts, texts) == gold)
+    assert get_scorer("accuracy")(own, texts, gold) == own.score(texts, gold)
+    log_loss = -np.log(own.predict_proba(texts)[range(20), [place % 3 for place in range(20)]]).mean()
+    assert get_scorer("neg_log_loss")(own, texts, gold) == pytest.approx(-log_loss)
+    several = classifier(problem="multi")
+    chosen = several.predict(texts)
+    assert several.score(texts, chosen) == 1
+    assert several.score(texts, ~chosen) == 0
+    number = classifier(problem="number")
+    wanted = np.arange(20.0)
+    assert number.score(texts, wanted) == r2_score(wanted, number.predict(texts))
+    assert get_scorer("r2")(number, texts, wanted) == number.score(texts, wanted)
 
 
 def test_texts_may_be_a_column_or_an_array() -> None:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from regard.layout import Layout
 from regard.models.headed import Headed
-from regard.settings.models import ClassifyConfig, EmbedConfig, PoolConfig
+from regard.settings.models import ClassifyConfig, EmbedConfig, PoolConfig, PromptConfig
 from regard.tasks.base.reading import ReadingWarning
 from regard.tasks.embedding.embedder import Embedder
 from regard.text import DataError
@@ -193,3 +193,29 @@ def test_encode_is_embed() -> None:
     assert np.array_equal(own.encode(texts), own.embed(texts))
     assert np.array_equal(own.encode(np.array(texts), pool="max"), own.embed(texts, pool="max"))
     assert own.encode(texts[0]).shape == own.embed(texts[0]).shape
+
+
+def test_encode_is_asked_as_sentence_transformers_is() -> None:
+    prompts = (PromptConfig(name="query", text="sun "),)
+    own, texts = embedder(EmbedConfig(normalised=False, prompts=prompts)), list(toys.texts(4))
+    asked = own.embed([f"sun {text}" for text in texts])
+    for how in ({"prompt_name": "query"}, {"prompt": "sun "}, {"prompt": "query"}):
+        assert np.array_equal(own.encode(texts, **how), asked), how
+        assert np.array_equal(own.encode(texts[0], **how), own.embed(f"sun {texts[0]}")), how
+    assert np.array_equal(own.encode(texts, prompt=""), own.embed(texts, prompt=""))
+    assert np.array_equal(own.encode(texts, batch_size=2, show_progress_bar=True), own.embed(texts))
+    short = own.encode(texts, normalize_embeddings=True, truncate_dim=5)
+    assert np.array_equal(short, own.embed(texts, normalised=True, dimensions=5))
+    usual = {"output_value": "sentence_embedding", "precision": "float32", "device": None}
+    assert np.array_equal(own.encode(texts, **usual), own.embed(texts))
+    assert np.array_equal(embedder(EmbedConfig()).encode(texts), embedder(EmbedConfig()).embed(texts))
+    for how, remedy in (
+        ({"convert_to_tensor": True}, r"torch\.from_numpy"),
+        ({"convert_to_numpy": False}, r"torch\.from_numpy"),
+        ({"output_value": "token_embeddings"}, r"words\(\)"),
+        ({"precision": "int8"}, r"regard\.load"),
+        ({"device": "cuda"}, r"regard\.load"),
+        ({"prompt_name": "passage"}, "it has query"),
+    ):
+        with pytest.raises(ValueError, match=remedy):
+            own.encode(texts, **how)

@@ -327,6 +327,18 @@ def test_a_model_is_evaluated_on_text_as_it_was_trained_on(tmp_path: Path) -> No
         evaluate(folder, valid, Console(quiet=True))
 
 
+def test_a_model_without_a_recipe_is_evaluated_as_its_task_usually_is(tmp_path: Path) -> None:
+    toys.train(toys.recipe(tmp_path / "corpus"), tmp_path / "model")
+    valid = tmp_path / "corpus" / "valid.tsv"
+    found = evaluate(tmp_path / "model", valid, Console(quiet=True))
+    (tmp_path / "model" / "recipe.toml").unlink()
+    lines = [line.split("\t") for line in valid.read_text(encoding="utf-8").splitlines()]
+    toys.write(tmp_path, "usual.tsv", ("label", "text"), *lines)
+    again = evaluate(tmp_path / "model", tmp_path / "usual.tsv", Console(quiet=True))
+    assert again["accuracy"] == found["accuracy"]
+    assert again["confusion"] == found["confusion"]
+
+
 def test_several_seeds_have_a_mean_and_a_spread(tmp_path: Path) -> None:
     plain = toys.recipe(tmp_path / "corpus", train={"steps": 4, "validate_every": 4})
     (tmp_path / "toy.toml").write_text(write_toml(plain), encoding="utf-8")

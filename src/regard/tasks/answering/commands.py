@@ -15,7 +15,7 @@ from regard.tasks.answering.data import QuestionCorpus, QuestionsConfig, reader
 from regard.tasks.answering.recipe import RECIPE
 from regard.tasks.answering.train import QuestionSplit, measure
 from regard.tasks.base.evaluation import labelled_data, own_data, say_figures
-from regard.tasks.base.formats import FileOptions, ending, format_of, refuse
+from regard.tasks.base.formats import FileOptions, ending, format_of
 from regard.tasks.base.lines import final, incoming
 from regard.tasks.base.outputs import Assignment
 from regard.tasks.base.sources import Source, existing
@@ -55,7 +55,6 @@ def asked_questions(model: Path, questions: Sequence[str], source: Source | None
 
 def read_context(file: str, encoding: str = "utf-8") -> str:
     """A file, or standard input for "-", to its end."""
-    refuse(file, "")
     text = "\n".join(incoming(file, encoding))
     if not text.strip():
         where = "standard input" if file == "-" else file

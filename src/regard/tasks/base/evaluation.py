@@ -8,9 +8,8 @@ from typing import Any
 from rich.console import Console
 
 from regard.config import ConfigError
-from regard.tasks.base.folder import FolderError
 from regard.tasks.base.own_recipe import own_recipe
-from regard.tasks.base.recipe import RecipeSpec, read_recipe
+from regard.tasks.base.recipe import RecipeSpec, as_recipe, read_recipe
 from regard.tasks.base.task import EvaluateOptions
 from regard.tasks.base.terminal import say
 
@@ -22,24 +21,25 @@ def labelled_data(
     *,
     columns: Mapping[str, str] | None = None,
     takes: Sequence[str] = (),
+    known: Mapping[str, Any] | None = None,
 ) -> Any:
     """The [data] of the recipe that trained a model, with these files in place of its own, to validate on.
-    `columns` are options that name a column, and the settings in whose place they are; `takes` are others
-    that the task has a use for."""
+    Of a model without one, the task's defaults, and what is `known` of the model. `columns` are options that
+    name a column, and the settings in whose place they are; `takes` are others that the task has a use for.
+    """
     columns = columns or {}
     options.only("files", "labelled", *columns, *takes, "encoding", "separator")
     files = [*options.files, *options.labelled]
     if not files:
         raise ConfigError("this model is measured on labelled text: give a FILE of it")
-    recipe = own_recipe(model)
-    if not recipe.exists():
-        raise FolderError(
-            f"{model}: no recipe.toml, which says how labelled text is written; train it with regard train"
-        )
-    data = read_recipe(recipe, lambda task: spec).checked.data
     names = tuple(str(path.resolve()) for path in files)
+    recipe = own_recipe(model)
     given = {setting: getattr(options, option) for option, setting in columns.items()}
     changed: dict[str, Any] = {name: as_column(value) for name, value in given.items() if value is not None}
+    if not recipe.exists():  # of another's making
+        plain = {"train": [*names], "valid": [*names], **(known or {}), **changed, **text_options(options)}
+        return as_recipe({"data": plain}, lambda task: spec).checked.data
+    data = read_recipe(recipe, lambda task: spec).checked.data
     if any(isinstance(value, str) for value in changed.values()) and "header" in _fields(data):
         changed["header"] = None  # there is one, if a column has a name
     changed |= text_options(options)

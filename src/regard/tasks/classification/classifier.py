@@ -168,6 +168,35 @@ class Classifier(EncoderPredictor):
             raise ValueError("this model gives numbers, which have no probabilities: use predict")
         return probabilities(self.scores(texts, seconds), self.problem)
 
+    def score(
+        self,
+        texts: Iterable[str],
+        labels: Any,
+        sample_weight: Any = None,
+        *,
+        seconds: Iterable[str] | None = None,
+    ) -> float:
+        """As scikit-learn's: the accuracy; where a text may have several labels, the share of texts with
+        exactly the right ones, given as bool [texts, labels]; of numbers, R^2."""
+        from sklearn.metrics import accuracy_score, r2_score  # slow to import
+
+        measure = r2_score if self.problem == "number" else accuracy_score
+        return float(measure(labels, self.predict(texts, seconds), sample_weight=sample_weight))
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn's own tools ask first."""
+        from sklearn.utils import ClassifierTags, InputTags, RegressorTags, Tags, TargetTags
+
+        number, several = self.problem == "number", self.problem == "multi"
+        return Tags(
+            estimator_type="regressor" if number else "classifier",
+            target_tags=TargetTags(required=True, multi_output=several),
+            classifier_tags=None if number else ClassifierTags(multi_label=several),
+            regressor_tags=RegressorTags() if number else None,
+            requires_fit=False,
+            input_tags=InputTags(one_d_array=True, two_d_array=False, string=True),
+        )
+
     def _prediction(self, scores: np.ndarray) -> Prediction:
         if self.problem == "number":
             return Prediction(None, (), float(scores[0]), {})

@@ -208,7 +208,8 @@ def evaluate(model: Path, options: EvaluateOptions, console: Console) -> dict[st
     """On text that is written as the training text was; where it is wrong, too."""
     classifier = open_classifier(model, device=options.device)
     columns = {"text_column": "text", "second_column": "second", "label_column": "label"}
-    data = labelled_data(model, RECIPE, options, columns=columns, takes=("errors", "calibration"))
+    takes, known = ("errors", "calibration"), {"problem": classifier.problem}
+    data = labelled_data(model, RECIPE, options, columns=columns, takes=takes, known=known)
     check_files(options, numbers=classifier.problem == "number")
     records = LabelledCorpus(data, Path()).read("valid")
     if not records:

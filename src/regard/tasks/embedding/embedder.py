@@ -23,6 +23,7 @@ from regard.tasks.base.encoders import open_reader
 from regard.tasks.base.faster import Precision
 from regard.tasks.base.predictor import Progress
 from regard.tasks.base.reading import EncoderPredictor, Piece, Reader, TooLong, cut
+from regard.tasks.base.terminal import counting
 from regard.text.training import each_text
 
 PoolKind = Literal["first", "mean", "max"]
@@ -30,6 +31,13 @@ Side = Literal["query", "passage"]
 """What is asked, and what is searched."""
 SIDES: dict[Side, tuple[str, ...]] = {"query": ("query",), "passage": ("document", "passage", "corpus")}
 """What the prompts of each side are called, as sentence-transformers looks for them."""
+
+_NOT_HERE: dict[str, tuple[Any, str]] = {
+    "output_value": ("sentence_embedding", "words in their context are had by words()"),
+    "precision": ("float32", "open the model with regard.load(..., precision=), or round the vectors"),
+    "device": (None, "open the model there, with regard.load(..., device=)"),
+}
+"""What `encode` of sentence-transformers takes besides, its usual value, and what to do instead."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -188,8 +196,44 @@ class Embedder(EncoderPredictor):
             return shortened(np.zeros((0, width), np.float32), how.dimensions, unit=how.unit)
         return shortened(_joined(pieces, rows, texts, unit=how.unit), how.dimensions, unit=how.unit)
 
-    encode = embed
-    """By the name that sentence-transformers has for it."""
+    def encode(
+        self,
+        texts: str | Iterable[str],
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        batch_size: int | None = None,
+        show_progress_bar: bool | None = None,
+        *,
+        normalize_embeddings: bool = False,
+        truncate_dim: int | None = None,
+        convert_to_numpy: bool = True,
+        convert_to_tensor: bool = False,
+        **how: Any,
+    ) -> np.ndarray:
+        """`embed` by the names that sentence-transformers has: `prompt_name` is one of the model's prompts,
+        `prompt` such a name too, or any text that goes before each text. As there, a model that normalises
+        does so without `normalize_embeddings` too. `batch_size` is read and does nothing: tokens are packed
+        as the machine suits. What else `embed` takes is taken here too."""
+        if convert_to_tensor or not convert_to_numpy:
+            raise ValueError(
+                f"convert_to_numpy={convert_to_numpy}, convert_to_tensor={convert_to_tensor}: vectors are a "
+                "NumPy array here; leave both out, and give it to torch.from_numpy"
+            )
+        for name, (usual, remedy) in _NOT_HERE.items():
+            if how.pop(name, usual) not in (usual, None):
+                raise ValueError(f"{name} is not an option here: {remedy}")
+        given = {"normalised": normalize_embeddings or None, "dimensions": truncate_dim}
+        how = {**{name: value for name, value in given.items() if value is not None}, **how}
+        if prompt in self.prompts or prompt == "":
+            prompt_name, prompt = prompt, None
+        if prompt is not None:
+            prompt_name = ""
+            texts = prompt + texts if isinstance(texts, str) else [prompt + text for text in each_text(texts)]
+        if not show_progress_bar or isinstance(texts, str):
+            return self.embed(texts, prompt=prompt_name, **how)
+        texts = [*each_text(texts)]
+        with counting("texts", total=len(texts)) as advance:
+            return self.embed(texts, prompt=prompt_name, **{"progress": advance, **how})
 
     def _pool(self, kind: PoolKind | None) -> Pool | None:
         """None for the model's own; without what an embedder has behind it."""

@@ -65,10 +65,10 @@ def generate(
         if sys.stdin.isatty():
             raise ConfigError("no prompt to complete: give --prompt TEXT, or --file with a prompt a line")
         file = "-"
+    lines = iter(prompts) if file is None else incoming(file, files.encoding)
     generator = open_generator(model, device=device, precision=precision)
     asked = file == "-" and sys.stdin.isatty()
     one = (asked or len(prompts) == 1) and config.n_best == 1 and config.method != "beam" and not as_json
-    lines = iter(prompts) if file is None else incoming(file, files.encoding)
     with counting("prompts", beside=out) as advance:
         before = 0
         while chunk := list(islice(lines, 1 if asked else WINDOW)):

@@ -10,10 +10,10 @@ from regard.config import ConfigError
 from regard.tasks.base.evaluation import labelled_data, own_data, say_figures
 from regard.tasks.base.faster import Precision
 from regard.tasks.base.formats import AS_NAMED, FileOptions
-from regard.tasks.base.lines import incoming
 from regard.tasks.base.reading import TooLong, quietly
 from regard.tasks.base.task import EvaluateOptions
 from regard.tasks.base.terminal import counting, say
+from regard.tasks.base.texts import numbered_texts, on_one_line
 from regard.tasks.reranking.data import RankedCorpus
 from regard.tasks.reranking.recipe import RECIPE
 from regard.tasks.reranking.reranker import open_reranker, ranks_of_first
@@ -38,8 +38,9 @@ def rerank(
         raise ConfigError("the query is empty: say what is looked for")
     if top is not None and top < 1:
         raise ConfigError(f"--top {top}: give 1 or more")
+    found_texts = numbered_texts(file, files)
     reranker = open_reranker(model, device=device, precision=precision)
-    numbered = [(line, text) for line, text in enumerate(incoming(file, files.encoding), 1) if text.strip()]
+    numbered = [*found_texts]
     with counting("lines", total=len(numbered)) as advance:
         texts = [text for _, text in numbered]
         found = reranker.rerank(query, texts, top=top, too_long=too_long, progress=advance)
@@ -49,7 +50,7 @@ def rerank(
             plain = {"line": line, "text": each.text, "score": each.score}
             say(console, json.dumps(plain, ensure_ascii=False))
         else:
-            say(console, f"{each.score:.4f}  {line:>6}  {each.text}")
+            say(console, f"{each.score:.4f}  {line:>6}  {on_one_line(each.text)}")
 
 
 def evaluate(model: Path, options: EvaluateOptions, console: Console) -> dict[str, Any]:

@@ -120,7 +120,8 @@ def evaluate(model: Path, options: EvaluateOptions, console: Console) -> dict[st
     """On text that is written as the training text was; where it is wrong, too."""
     tagger = open_tagger(model, device=options.device)
     columns = {"text_column": "word", "label_column": "tag"}
-    data = labelled_data(model, RECIPE, options, columns=columns, takes=("errors", "calibration"))
+    takes, known = ("errors", "calibration"), {"problem": "tags" if tagger.labels else "number"}
+    data = labelled_data(model, RECIPE, options, columns=columns, takes=takes, known=known)
     if options.errors is not None and not tagger.labels:
         raise ConfigError("--errors is for tags, but this model gives numbers: leave it out")
     check_files(options, numbers=not tagger.labels)

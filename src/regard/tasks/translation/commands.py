@@ -18,7 +18,7 @@ from regard.memory.segments import chosen_pairs, may_be_same
 from regard.memory.store import NEAR
 from regard.tasks.base.decoding import changed
 from regard.tasks.base.faster import Precision
-from regard.tasks.base.formats import AS_NAMED, FileOptions
+from regard.tasks.base.formats import AS_NAMED, FileOptions, only_lines
 from regard.tasks.base.outputs import Assignment, BrokenFilesError, Inputs, assign, do_each
 from regard.tasks.base.own_recipe import own_recipe
 from regard.tasks.base.pairs import Corpus
@@ -313,6 +313,7 @@ def evaluate(model: Path, options: EvaluateOptions, console: Console) -> dict[st
 
 
 def _texts(path: Path, encoding: str = "utf-8") -> list[str]:
+    only_lines(path)
     return [line.text for line in read_lines(path, encoding=encoding)]
 
 
