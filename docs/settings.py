@@ -75,12 +75,12 @@ def default(spec: Field) -> str:
 
 def choices(hint: object) -> str:
     """What a choice may be; plugins add to those that are registered."""
-    for part in (hint, *get_args(hint)):
-        if get_origin(part) is Literal:
-            return f" One of {', '.join(f'`{value}`' for value in get_args(part))}."
+    parts = (hint, *get_args(hint))
+    for part in parts:
         if get_origin(part) is Annotated:
             return f" One of {', '.join(f'`{name}`' for name in part.__metadata__[0])}, or a plugin's."
-    return ""
+    values = [value for part in parts if get_origin(part) is Literal for value in get_args(part)]
+    return f" One of {', '.join(f'`{value}`' for value in values)}." if values else ""
 
 
 def table(config: type, name: str, about: str, suited: dict[str, dict[str, object]]) -> str:

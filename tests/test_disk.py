@@ -5,7 +5,8 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,16 @@ from rich.console import Console
 from safetensors.torch import load_file, save_file
 
 from regard.cli import main
-from regard.config import write_toml
-from regard.data.store import open_or_build
-from regard.disk import DiskFullError, full_disk, is_full
+from regard.config import ConfigError, read_table, write_toml
+from regard.corpus.folder import OutFolder
+from regard.data.store import Store, StoreError, open_or_build
+from regard.disk import DiskFullError, full_disk, is_full, read_plain
+from regard.meaning.index import Index, SearchError
 from regard.tasks import run
-from regard.tasks.base.vectors import save_vectors
+from regard.tasks.base.vectors import VectorsError, read_texts, read_vectors, save_vectors
 from regard.tasks.seeds import train_seeds
+from regard.text import Tokenizer
+from regard.train.shards import CheckpointError, read_facts
 from tests.settings.corpora import recipes
 from tests.tasks import tiny
 
@@ -252,3 +257,45 @@ def test_the_innermost_name_is_kept() -> None:
     with pytest.raises(DiskFullError, match=r"^inner: "), full_disk("outer"), full_disk("inner"):
         raise OSError(28, "No space left on device")
     assert str(DiskFullError("a", "b", "c")) == "a: could not be written (b); free some space, then c"
+
+
+ENDLESS: dict[str, tuple[Callable[[Path], object], type[Exception]]] = {
+    "recipe.toml": (read_table, ConfigError),
+    "index.json": (lambda path: Index.load(path.parent), SearchError),
+    "store.json": (lambda path: Store(path.parent), StoreError),
+    "manifest.json": (lambda path: OutFolder(path.parent).manifest(), ValueError),
+    "tokenizer.json": (Tokenizer.load, OSError),
+    "standing.json": (lambda path: read_facts(path.parent), CheckpointError),
+    "own.npy": (read_vectors, VectorsError),
+    "own.jsonl": (read_texts, VectorsError),
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes with names")
+@pytest.mark.parametrize("name", ENDLESS)
+@pytest.mark.parametrize("what", ["a pipe", "a device"])
+def test_what_has_no_end_is_refused_and_not_waited_for(tmp_path: Path, name: str, what: str) -> None:
+    read, refused = ENDLESS[name]
+    if what == "a pipe":
+        os.mkfifo(tmp_path / name)
+    else:
+        (tmp_path / name).symlink_to(os.devnull)
+    late = threading.Timer(20, lambda: (tmp_path / name).write_text("late"))  # who waits would wait for ever
+    late.start()
+    try:
+        with pytest.raises(refused):
+            read(tmp_path / name)
+        assert late.is_alive(), "it was waited for"
+    finally:
+        late.cancel()
+
+
+def test_no_more_is_read_at_once_than_is_meant(tmp_path: Path) -> None:
+    (tmp_path / "own").write_text("12345")
+    assert read_plain(tmp_path / "own", 5) == "12345"
+    with pytest.raises(OSError, match=r"more than 4 bytes.*own"):
+        read_plain(tmp_path / "own", 4)
+    with (tmp_path / "recipe.toml").open("wb") as file:
+        file.truncate(1 << 25)  # takes no room on the disk
+    with pytest.raises(ConfigError, match=r"recipe\.toml: more than 16,777,216 bytes"):
+        read_table(tmp_path / "recipe.toml")

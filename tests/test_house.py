@@ -31,7 +31,8 @@ LAYERS = [
     {"nn", "data"},
     {"settings", "documents"},
     {"text", "layout", "plugins"},
-    {"config", "disk"},
+    {"config"},
+    {"disk", "oom"},
 ]
 """From the top down. A part imports parts of lower layers only, none of its own layer."""
 
@@ -39,7 +40,19 @@ TASKS = ["base", *sorted(folder.rpartition(".")[2] for folder in registry.FOLDER
 """Folders of regard.tasks: base knows no task, and no task knows another. What stands beside them (registry,
 load, run, ...) is above them all."""
 
-TORCHLESS = ("settings", "text", "documents", "memory", "config", "plugins", "cli", "__init__", "__main__")
+TORCHLESS = (
+    "settings",
+    "text",
+    "documents",
+    "memory",
+    "config",
+    "disk",
+    "oom",
+    "plugins",
+    "cli",
+    "__init__",
+    "__main__",
+)
 
 
 def part(path: Path) -> str:

@@ -17,7 +17,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from regard.disk import read_plain
+
 Config = TypeVar("Config")
+_RECIPE_BYTES = 1 << 24
+"""A recipe is read as far; none is nearly so long."""
 
 
 class ConfigError(ValueError):
@@ -114,7 +118,7 @@ def read_toml(cls: type[Config], path: Path | str) -> Config:
 def read_table(path: Path | str) -> dict[str, Any]:
     """The plain data of a TOML file."""
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
+        return tomllib.loads(read_plain(Path(path), _RECIPE_BYTES, encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}; give the path of a TOML file") from error
     except ValueError as error:  # a TOML or UTF-8 error is a ValueError, and says where

@@ -16,6 +16,8 @@ _SAID = re.compile(r"os error 28\b|os error 122\b|os error 27\b|No space left|\d
 """By safetensors; by faiss; by numpy, which writes less than it should and does not say why."""
 
 AGAIN = "give the same command again"
+MOST_BYTES = 1 << 28
+"""Of a file that is read at once."""
 
 
 class DiskFullError(OSError):
@@ -91,6 +93,23 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def check_plain(path: Path) -> None:
+    """Raise an OSError for a device or a pipe, which may never end, or have nobody who writes into it."""
+    if path.exists() and not path.is_file():
+        why = errno.EISDIR if path.is_dir() else errno.EINVAL
+        raise OSError(why, os.strerror(why) if path.is_dir() else "no ordinary file", str(path))
+
+
+def read_plain(path: Path, most: int = MOST_BYTES, *, encoding: str = "utf-8") -> str:
+    """The text of an ordinary file of so many bytes at most; an OSError for any other."""
+    check_plain(path)
+    with path.open("rb") as file:
+        raw = file.read(most + 1)
+    if len(raw) > most:
+        raise OSError(errno.EINVAL, f"more than {most:,} bytes, which are all that is read of it", str(path))
+    return raw.decode(encoding)
 
 
 def write_text(path: Path, text: str, *, partial: Path | None = None) -> None:

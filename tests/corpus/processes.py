@@ -52,6 +52,15 @@ def command_line(process: int) -> bytes:
         return b""
 
 
+def most_memory(process: int) -> int:
+    """Bytes that it has needed at once, at most; 0 of one that is gone."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return max((1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM:")), default=0)
+
+
 def workers(process: int, engine: str) -> list[int]:
     """Those of a corpus that hold a model."""
     named = {each: command_line(each) for each in family(process)}

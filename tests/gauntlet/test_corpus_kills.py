@@ -1,8 +1,12 @@
 """A corpus by Ray whose workers and whose driver are killed; and much text, which needs no more memory than a
-little: 200 MB here, and as much as MEGABYTES says in the environment."""
+little: 200 MB here (40 by Ray), and as much as MEGABYTES says in the environment. 5 GB, in some hours:
+
+    MEGABYTES=5000 .venv/bin/python -m pytest -n 0 -m long tests/gauntlet/test_corpus_kills.py -k memory
+"""
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -10,12 +14,13 @@ import pytest
 from regard.machine.tiny import write_tiny
 from regard.text.phrasebook import phrases
 from tests.corpus.corpora import corpus, done, files, parts
-from tests.corpus.processes import started, wait_for, workers
-from tests.corpus.test_corpus_memory import peak
+from tests.corpus.processes import most_memory, started, wait_for, workers
+from tests.corpus.test_corpus_memory import generated, peak
 
 WORKERS, DRIVERS = (1, 40, 90), (20, 70)
 """After so many shards a worker is killed, or the driver; of about 140."""
 MEGABYTES = int(os.environ.get("MEGABYTES", "200"))
+BY_RAY = int(os.environ.get("MEGABYTES", "40"))
 
 
 @pytest.mark.long
@@ -59,3 +64,23 @@ def test_much_text_takes_no_more_memory_than_a_little(tmp_path: Path):
     small = peak(model, tmp_path, megabytes=5, tokens=500_000)
     large = peak(model, tmp_path, megabytes=MEGABYTES, tokens=500_000)
     assert large < small * 1.1
+
+
+@pytest.mark.long
+def test_a_worker_of_ray_needs_no_more_memory_for_much_text_than_for_a_little(tmp_path: Path):
+    """What it has needed at most after 20 shards, 4 MB of text, and at the end."""
+    pytest.importorskip("ray")
+    model, lines, out = write_tiny(tmp_path / "models")["embedder"], tmp_path / "lines.txt", tmp_path / "out"
+    generated(lines, BY_RAY)
+    own = ("--engine", "ray", "--workers", "1", "--shard-tokens", "50000")
+    with started("embed", model, lines, out, *own) as driver:
+        wait_for(out, 20, driver)
+        (worker,) = workers(driver.pid, "ray")
+        begun = high = most_memory(worker)
+        while driver.poll() is None:
+            high = max(high, most_memory(worker))
+            time.sleep(0.1)
+        assert driver.returncode == 0, driver.stderr.read()
+    assert len(parts(out, "npy")) > 4 * BY_RAY
+    assert begun > 50e6
+    assert high - begun < 20e6

@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from regard.config import ConfigError, write_toml
 from regard.tasks import run
 from regard.tasks.base.folder import FolderError, whole
+from regard.tasks.base.verify import verify
 from regard.tasks.check import check
 from regard.tasks.registry import as_recipe
 from regard.tasks.translation.commands import translate
@@ -344,6 +345,16 @@ def test_a_run_without_adapters_leaves_none_of_the_run_before(tmp_path: Path, st
     fit(tuning(tmp_path, start), tmp_path / "out", overwrite=True)
     with pytest.raises(FolderError, match=r"no adapter\.safetensors there"):
         open_translator(start, device="cpu").with_adapter(tmp_path / "out")
+    assert {each.state for each in verify(tmp_path / "out")} == {"whole"}
+
+
+@pytest.mark.parametrize("lost", ["adapter.safetensors", "config.json"])
+def test_an_adapter_of_which_a_part_is_lost_is_damaged(tmp_path: Path, adapted: Path, lost: str) -> None:
+    folder = shutil.copytree(adapted, tmp_path / "own")
+    assert {each.state for each in verify(folder)} == {"whole"}
+    (folder / "adapter" / lost).unlink()
+    for each in (folder, folder / "adapter"):
+        assert [found.file.name for found in verify(each) if found.state == "damaged"][:1] == [lost]
 
 
 def test_a_prompt_may_name_an_adapter(start: Path, adapted: Path) -> None:

@@ -21,6 +21,7 @@ from regard.disk import DiskFullError, full_disk
 from regard.lab import cli as lab
 from regard.machine import cli as machine
 from regard.meaning import cli as meaning
+from regard.oom import is_out_of_memory
 from regard.plugins import load_installed, load_plugin
 from regard.serve import cli as serving
 from regard.tasks import registry
@@ -151,7 +152,7 @@ _SMALLER = {
 def _out_of_memory(error: Any) -> str:
     """What to do, if that is what it was."""
     command = next((each for each in sys.argv[1:] if not each.startswith("-")), "")
-    if not isinstance(error, MemoryError) and type(error).__name__ != "OutOfMemoryError":
+    if not is_out_of_memory(error):
         return ""
     first = str(error).partition("\n")[0][:200] or "the machine has none left"
     remedy = _SMALLER.get(command, "give it less at once")

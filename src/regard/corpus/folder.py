@@ -27,7 +27,7 @@ from typing import IO, Any
 from regard.config import ConfigError
 from regard.corpus.addresses import refuse_address
 from regard.corpus.plan import Shard
-from regard.disk import full_disk, replace, write_text
+from regard.disk import full_disk, read_plain, replace, write_text
 
 FORMAT = "regard corpus 1"
 MANIFEST, BAD = "manifest.json", "bad.jsonl"
@@ -85,7 +85,7 @@ class OutFolder:
     def manifest(self) -> dict[str, Any] | None:
         """None where there is none."""
         try:
-            found = json.loads((self.path / MANIFEST).read_text(encoding="utf-8"))
+            found = json.loads(read_plain(self.path / MANIFEST))
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
@@ -196,7 +196,7 @@ class OutFolder:
     def done(self, number: int) -> Done | None:
         """None of a shard that is not, or is of another run, or whose files somebody has removed."""
         try:
-            text = (self.own / "done" / f"{number:06d}.json").read_text(encoding="utf-8")
+            text = read_plain(self.own / "done" / f"{number:06d}.json")
         except FileNotFoundError:
             return None
         plain = json.loads(text)

@@ -23,7 +23,7 @@ import numpy as np
 
 from regard.corpus.folder import lock
 from regard.corpus.vectors import ShardedVectors
-from regard.disk import replace, write_text
+from regard.disk import read_plain, replace, write_text
 from regard.meaning.graph import BUILD_WIDTH, LINKS, has_faiss
 from regard.meaning.index import EXACT_ROWS, SearchError
 from regard.meaning.nearest import Scores, nearest, rescored
@@ -193,7 +193,7 @@ def _trained(faiss: Any, vectors: ShardedVectors, kind: Kind) -> Any:
 def _about(folder: Path, wanted: dict[str, Any]) -> dict[str, Any]:
     """What index.json says, if it is of these vectors; else nothing."""
     try:
-        found = json.loads((folder / "index.json").read_text(encoding="utf-8"))
+        found = json.loads(read_plain(folder / "index.json"))
     except (OSError, ValueError):
         return {}
     same = isinstance(found, dict) and all(found.get(name) == value for name, value in wanted.items())

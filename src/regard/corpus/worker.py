@@ -65,12 +65,13 @@ class Worker:
         self.bad = bad
 
     def __call__(self, batch: Any) -> Any:
-        columns = [self.column] + ([] if self.second is None else [self.second])
-        texts = [[_text(each) for each in _column(batch, name)] for name in columns]
+        names = [self.column] + ([] if self.second is None else [self.second])
+        texts = [[_text(each) for each in _column(batch, name)] for name in names]
         with _ONE:
             work = self._opened()
             found = work(*texts)
-        columns, kinds = {**found.columns}, {**work.kinds}
+        columns: dict[str, Any] = {**found.columns}
+        kinds = {**work.kinds}
         if self.bad is not None:
             columns[self.bad] = [found.bad.get(row) for row in range(len(texts[0]))]
             kinds[self.bad] = "text"

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from regard.disk import full_disk
+from regard.disk import full_disk, read_plain
 from regard.text.files import open_bytes
 
 FORMAT = 1
@@ -114,7 +114,7 @@ class Store:
 
 def _about(folder: Path) -> dict[str, Any] | None:
     try:
-        about = json.loads((folder / "store.json").read_text(encoding="utf-8"))
+        about = json.loads(read_plain(folder / "store.json"))
     except (OSError, ValueError):
         return None
     ours = isinstance(about, dict) and about.get("format") == FORMAT

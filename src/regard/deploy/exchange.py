@@ -25,6 +25,7 @@ from regard.hub.family import EncoderFamily
 from regard.hub.sentences import MODULES
 from regard.tasks.base.encoders import open_encoder, save_checkpoint
 from regard.tasks.base.folder import FolderError
+from regard.tasks.base.formats import only_lines
 from regard.tasks.base.task import Export, Task
 from regard.tasks.base.terminal import say
 from regard.tasks.language.start import open_language, save_language
@@ -127,6 +128,7 @@ def _own_classifier(folder: Path) -> str:
 
 
 def _texts(file: Path) -> list[str]:
+    only_lines(file)
     texts = [line.text for line in read_lines(file) if line.text.strip()]
     if not texts:
         raise ConfigError(f"{file}: no text in it; give sentences, one a line")

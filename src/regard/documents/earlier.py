@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from regard.disk import own_partial, write_text
+from regard.disk import own_partial, read_plain, write_text
 from regard.documents.base import Opened, Result, Segment
 from regard.text import DataError, Origin
 from regard.text.blocks import Block, Break, Inline, Mark, Piece
@@ -57,7 +57,7 @@ class Sources:
         """Those beside a file; None where there are none. Raises `DataError` for what is damaged."""
         path = sources_beside(target)
         try:
-            plain = json.loads(path.read_text(encoding="utf-8"))
+            plain = json.loads(read_plain(path))
             rows = [(str(key), str(source), str(text)) for key, source, text in plain["segments"]]
             if (became := plain.get("encoding")) is not None:
                 check_encoding(became)

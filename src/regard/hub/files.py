@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from regard.disk import full_disk
+from regard.oom import memory_told
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -48,7 +49,8 @@ def read_text(path: Path, limit: int = _TEXT_LIMIT) -> str:
         size = path.stat().st_size
         if size > limit:
             raise HubError(f"{path}: {size:,} bytes, but at most {limit:,} are read; is it the right file?")
-        return path.read_text(encoding="utf-8")
+        with memory_told(path):
+            return path.read_text(encoding="utf-8")
     except OSError as error:
         raise HubError(f"{path}: {error.strerror or error}; copy the folder anew") from error
     except UnicodeDecodeError as error:
@@ -60,7 +62,8 @@ def read_bytes(path: Path, limit: int) -> bytes:
     try:
         if (size := path.stat().st_size) > limit:
             raise HubError(f"{path}: {size:,} bytes, but at most {limit:,} are read; is it the right file?")
-        return path.read_bytes()
+        with memory_told(path):
+            return path.read_bytes()
     except OSError as error:
         raise HubError(f"{path}: {error.strerror or error}; copy the folder anew") from error
 
@@ -162,7 +165,7 @@ def _read_file(path: Path) -> dict[str, Tensor]:
                 f"{path}: a pickle or an archive under the name of safetensors; it is not opened. Do not use "
                 "this folder unless you know who made it"
             )
-        with safe_open(path, framework="pt") as held:
+        with memory_told(path), safe_open(path, framework="pt") as held:
             return {name: held.get_tensor(name) for name in cast(Iterator[str], held.keys())}
     except OSError as error:
         raise HubError(f"{path}: {error.strerror or error}; copy the folder anew") from error

@@ -150,7 +150,7 @@ def _follow_white_space(state: State, facts: Mapping[str, Any]) -> None:
     characters."""
     if _class(facts) not in ("", "XLMRobertaTokenizer", "CamembertTokenizer"):
         return
-    before = "never" if facts.get("add_prefix_space") is False else "always"
+    before: Literal["always", "never"] = "never" if facts.get("add_prefix_space") is False else "always"
     own = state.get("normalizer") or {}
     tables = [step for step in own.get("normalizers", [own]) if step.get("type") == "Precompiled"]
     tokenizer = tokenizers.Tokenizer(models.Unigram())

@@ -23,6 +23,7 @@ import torch.nn.functional as F
 from regard.data.packing import pack
 from regard.decode import DecodeConfig
 from regard.look.heads import Metric
+from regard.tasks.base.formats import only_lines
 from regard.tasks.base.reading import quietly
 from regard.tasks.classification.classifier import Classifier
 from regard.tasks.language.generator import Generator
@@ -41,6 +42,7 @@ GREEDY = DecodeConfig(method="greedy")
 
 def lines_of(texts: Lines) -> list[str]:
     if isinstance(texts, Path | str):
+        only_lines(texts)
         return [line.text for line in read_lines(texts)]
     return [*texts]
 

@@ -25,7 +25,7 @@ from regard.tasks.answering.commands import (
     render,
 )
 from regard.tasks.base.faster import Precision
-from regard.tasks.base.formats import AS_NAMED, FileOptions
+from regard.tasks.base.formats import AS_NAMED, FileOptions, only_lines
 from regard.tasks.base.outputs import assign
 
 
@@ -81,6 +81,10 @@ def answer(
             "what are the questions about? Give --context FILE, --corpus FILE, or --questions "
             "FILE with a context for each question"
         )
+    if context is not None:
+        only_lines(context)
+    if corpus is not None:
+        only_lines(corpus)
     source = question_source(model, "-" if file is None else file, files)
     [each] = assign(source.file, into, files, as_json=as_json, read=lambda *_: source)
     about_one = context is not None or corpus is not None
@@ -101,7 +105,7 @@ def answer(
             return
         asked = asked_questions(model, questions, each.source if file is not None else None)
         if corpus is not None and embedder is not None:
-            found = open_corpus(embedder, corpus, device=device, encoding=files.encoding)
+            found = open_corpus(embedder, corpus, device=device, files=FileOptions(encoding=files.encoding))
             _from_corpus(answerer, found, corpus, asked, top, n_best, each.format == "jsonl", page)
             return
         for one in answer_text(answerer, asked, str(text), n_best=n_best):

@@ -21,10 +21,12 @@ from regard.tasks.base.options import (
 )
 
 
-@command("regard.meaning.commands", files=("encoding",))
+@command("regard.meaning.commands", files=FILES)
 def search(
     model: Model,
-    corpus: Annotated[Path, typer.Argument(help="A text a line; or a folder of regard corpus embed.")],
+    corpus: Annotated[
+        Path, typer.Argument(help="A text a line, or a table; or a folder of regard corpus embed.")
+    ],
     queries: Annotated[list[str], typer.Argument(help="What is looked for.")],
     top: Annotated[int, typer.Option("--top", help="Hits for each query.")] = 5,
     kind: Annotated[
@@ -109,7 +111,7 @@ def mine_negatives(
     """Find texts that are near a query and do not answer it, to train a reranker or an embedder with."""
 
 
-@command("regard.meaning.commands", files=("encoding",))
+@command("regard.meaning.commands", files=FILES)
 def cluster(
     model: Model,
     file: Lines,

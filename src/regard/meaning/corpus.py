@@ -1,23 +1,31 @@
-"""A file of texts, one a line, that is searched by meaning. Its index lies beside it.
+"""A file of texts, a text a line or a table, that is searched by meaning. Its index lies beside it.
 
 It is used again while both the file and all files of the model stay the same, and whether the model computes
 in int8.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from regard.data import fingerprint
 from regard.meaning.index import Hit, Index, Wanted
 from regard.tasks.base.faster import Precision
-from regard.tasks.base.lines import incoming
+from regard.tasks.base.formats import AS_NAMED, FileOptions
 from regard.tasks.base.model_hash import model_hash
 from regard.tasks.base.terminal import counting
+from regard.tasks.base.texts import numbered_texts
 from regard.tasks.embedding.embedder import Embedder, open_embedder
 from regard.tasks.reranking.reranker import Reranker
 from regard.text import DataError, Origin
 from regard.text.charsets import is_utf8
+
+
+def _said(files: FileOptions) -> str:
+    """How the file is read, unless nothing is said of it."""
+    plain = asdict(replace(files, encoding="utf-8") if is_utf8(files.encoding) else files)
+    usual = asdict(AS_NAMED)
+    return "".join(f" {name}={value!r}" for name, value in plain.items() if value != usual[name])
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +65,14 @@ def open_corpus(
     index: Path | None = None,
     device: str = "auto",
     precision: Precision | None = None,
-    encoding: str = "utf-8",
+    files: FileOptions = AS_NAMED,
     prompt: str | None = None,
     passage_prompt: str | None = None,
     dimensions: int | None = None,
 ) -> Corpus:
     """`model` is an embedder's folder, `index` where the index is kept. Prompts are those of the model for
-    what is asked and what is searched, unless others are named."""
+    what is asked and what is searched, unless others are named. `files` say how the file is read."""
+    texts_of = numbered_texts(str(corpus), files)
     embedder = open_embedder(model, device=device, precision=precision)
     embedder.check_cosine()
     if passage_prompt is None:
@@ -71,8 +80,7 @@ def open_corpus(
     before = embedder.prompt_text(passage_prompt)
     if prompt is not None:
         embedder.prompt_text(prompt)  # which refuses one that is none
-    lines = enumerate(incoming(str(corpus), encoding), 1)
-    numbered = [(line, text) for line, text in lines if text.strip()]
+    numbered = [*texts_of]
     if not numbered:
         raise DataError(Origin(str(corpus)), "no text to search", remedy="give a file with a text a line")
 
@@ -86,7 +94,7 @@ def open_corpus(
             )
 
     made = f"{kind} int8" if precision == "int8" else kind
-    made += "" if is_utf8(encoding) else f" {encoding}"
+    made += _said(files)
     made += "" if dimensions is None else f" {dimensions} numbers"
     made += f" {before!r}" if before else ""
     folder = index or corpus.with_name(f"{corpus.name}.index")

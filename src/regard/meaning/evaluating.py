@@ -15,6 +15,7 @@ from rich.table import Table
 
 from regard.config import ConfigError
 from regard.meaning.nearest import nearest
+from regard.tasks.base.formats import JUDGED, only_lines
 from regard.tasks.base.predictor import Progress
 from regard.tasks.base.ranking import ranking
 from regard.tasks.base.task import EvaluateOptions
@@ -50,6 +51,8 @@ def evaluate(model: Path, options: EvaluateOptions, console: Console) -> dict[st
     if options.candidates < 0:
         raise ConfigError(f"--candidates {options.candidates}: give 1 or more")
     encoding = options.encoding or "utf-8"
+    for path in (options.queries, options.corpus, options.qrels):
+        only_lines(path, "tsv", "jsonl", remedy=JUDGED)
     judged = read_judged(options.queries, options.corpus, options.qrels, encoding=encoding)
     embedder = open_embedder(model, device=options.device)
     reranker = None if options.rerank is None else open_reranker(options.rerank, device=options.device)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from regard.disk import check_plain
 from regard.tasks.base.vectors import Rows, Unit
 
 LINKS, BUILD_WIDTH, SEARCH_WIDTH = 32, 200, 128
@@ -56,5 +57,6 @@ def read(path: Path, digest: str) -> Any:
 
 
 def _digest(path: Path) -> str:
+    check_plain(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.data.store import swap_in, sweep
-from regard.disk import full_disk
+from regard.disk import full_disk, read_plain
 from regard.meaning import graph as graphs
 from regard.meaning.nearest import Scores, nearest, rescored
 from regard.tasks.base.vectors import (
@@ -192,7 +192,7 @@ def _broken(folder: Path, what: str) -> SearchError:
 
 def _about(folder: Path) -> dict[str, Any] | None:
     try:
-        about = json.loads((folder / "index.json").read_text(encoding="utf-8"))
+        about = json.loads(read_plain(folder / "index.json"))
     except (OSError, ValueError):
         return None
     keys = {"format", "kind", "rows", "width", "fingerprint", "graph"}

@@ -28,7 +28,7 @@ from regard.meaning.nearest import nearest
 from regard.tasks.base.evaluation import as_column
 from regard.tasks.base.faster import Precision
 from regard.tasks.base.files import told
-from regard.tasks.base.formats import AS_NAMED, FileOptions
+from regard.tasks.base.formats import AS_NAMED, JUDGED, FileOptions, only_lines
 from regard.tasks.base.predictor import Progress
 from regard.tasks.base.terminal import counting, say
 from regard.tasks.base.vectors import normalised, products
@@ -179,6 +179,9 @@ def _read(
     files: FileOptions,
 ) -> tuple[list[tuple[str, str]], list[str]]:
     """The pairs, and the texts of the corpus."""
+    for path in (queries, qrels, corpus):
+        if path is not None:
+            only_lines(path, "tsv", "jsonl", remedy=JUDGED)
     judged = queries is not None and qrels is not None and corpus is not None
     if (pairs is None) != judged or (pairs is not None and (queries is not None or qrels is not None)):
         raise ConfigError(

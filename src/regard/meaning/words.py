@@ -22,8 +22,9 @@ from regard.config import ConfigError
 from regard.meaning import cluster as clustering
 from regard.meaning import describe
 from regard.meaning.nearest import nearest
-from regard.tasks.base.lines import incoming
+from regard.tasks.base.formats import AS_NAMED, FileOptions
 from regard.tasks.base.terminal import counting, say
+from regard.tasks.base.texts import numbered_texts, on_one_line
 from regard.tasks.base.vectors import normalised
 from regard.tasks.classification.frozen import FrozenClassifier
 from regard.tasks.embedding.embedder import Embedder, open_embedder
@@ -102,8 +103,8 @@ def _inside(spans: Sequence[tuple[int, int]], begin: int, end: int) -> list[int]
     return [place for place, (start, stop) in enumerate(spans) if start < end and stop > begin]
 
 
-def _lines(file: str, encoding: str) -> list[tuple[int, str]]:
-    lines = [(number, text) for number, text in enumerate(incoming(file, encoding), 1) if text.strip()]
+def _lines(file: str, files: FileOptions) -> list[tuple[int, str]]:
+    lines = [*numbered_texts(file, files)]
     if not lines:
         raise DataError(Origin(file), "no text", remedy="give a file with a text a line")
     return lines
@@ -111,14 +112,15 @@ def _lines(file: str, encoding: str) -> list[tuple[int, str]]:
 
 def search_words(
     model: Path, corpus: Path, queries: Sequence[str], *, top: int, layer: int, device: str, as_json: bool,
-    console: Console, encoding: str = "utf-8",
+    console: Console, files: FileOptions = AS_NAMED,
 ) -> None:  # fmt: skip
     if top < 1:
         raise ConfigError(f"--top {top}: ask for 1 or more")
+    lines = _lines(str(corpus), files)
     embedder = open_embedder(model, device=device)
     asked = [marked_word(query) for query in queries]
     wanted = np.stack([word_vector(embedder, text, span, layer) for text, span in asked])
-    places, vectors = read_words(embedder, _lines(str(corpus), encoding), layer)
+    places, vectors = read_words(embedder, lines, layer)
     if not places:
         raise ConfigError(f"{corpus}: no words in it")
     rows, scores = nearest(normalised(wanted), normalised(vectors), min(top, len(places)))
@@ -141,15 +143,15 @@ def search_words(
         if len(queries) > 1:
             say(console, f"\n{query}")
         for at, score in hits:
-            say(console, f"{score:.4f}  {at.line:>6}  {at.shown}")
+            say(console, f"{score:.4f}  {at.line:>6}  {on_one_line(at.shown)}")
 
 
 def cluster_words(
     model: Path, file: str, *, word: str, clusters: int | None, threshold: float | None, smallest: int,
     examples: int, seed: int, layer: int, device: str, as_json: bool, console: Console,
-    encoding: str = "utf-8",
+    files: FileOptions = AS_NAMED,
 ) -> None:  # fmt: skip
-    lines = _lines(file, encoding)
+    lines = _lines(file, files)
     places, vectors = read_words(open_embedder(model, device=device), lines, layer, only=word)
     if not places:
         raise ConfigError(
@@ -180,7 +182,7 @@ def classify_words(
         raise DataError(Origin(str(labelled)), "one label for all words", remedy="give words of several")
     size = float(np.linalg.norm(vectors, axis=1).mean())  # strengths are meant for vectors of length 1
     found = FrozenClassifier.fit(vectors / size, names)
-    places, rows = read_words(embedder, _lines(file, encoding), layer)
+    places, rows = read_words(embedder, _lines(file, FileOptions(encoding=encoding)), layer)
     chances = found.predict_proba(rows / size)
     line = places[0].line if places else 0
     for at, own in zip(places, chances, strict=True):

@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-_SAID = ("can't allocate memory", "not enough memory")
-"""By torch's allocator of the CPU, in a RuntimeError; on Linux and on Windows."""
+from regard.oom import is_out_of_memory
 
 
 @contextmanager
@@ -20,7 +19,7 @@ def memory_errors() -> Iterator[None]:
     except torch.OutOfMemoryError:
         raise
     except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and not any(said in str(error) for said in _SAID):
+        if not is_out_of_memory(error):
             raise
         raise torch.OutOfMemoryError(str(error) or "the machine has no memory left") from error
 

@@ -15,10 +15,11 @@ from regard.tasks.base.files import Asked
 from regard.tasks.base.formats import FileOptions, format_of
 from regard.tasks.base.recipe import Written, refuse_pipes
 from regard.tasks.base.sources import Source, existing
+from regard.tasks.base.tables import separator_in
 from regard.tasks.base.task import Task
 from regard.tasks.registry import all_tasks, as_recipe, get_task, read_recipe
 from regard.tasks.translation.check import check_pairs
-from regard.text import DataError
+from regard.text import DataError, Origin
 from regard.text.doctor import Report, Vectors, render
 from regard.text.files import refuse_pipe
 from regard.text.tmx import is_tmx, tmx_languages
@@ -110,8 +111,12 @@ def _written(
     name = task or ("translate" if pairs else None)
     found: dict[str, Any] = {}
     if not pairs:
-        columns = _columns(splits["train"][0], options)
+        source = _source(splits["train"][0], options)
+        columns = () if source is None else source.rows().names
         own = _recognised(splits["train"][0], columns, name)
+        if own is None and source is not None and (mark := separator_in(columns, source)) is not None:
+            remedy = f"if {mark!r} parts them, give --separator {mark!r}"
+            raise DataError(Origin(source.name), f"a single column {columns[0]!r:.60}", remedy=remedy)
         if own is None:
             raise ConfigError(
                 f"{splits['train'][0]}: what is it? Say so with --task, and name its columns: --task "
@@ -132,16 +137,14 @@ def _recognised(file: str, columns: tuple[str, ...], name: str | None) -> tuple[
     return None
 
 
-def _columns(file: str, options: FileOptions) -> tuple[str, ...]:
-    """Of a table with a header; none of what is no table, or of one that is not read by lines."""
+def _source(file: str, options: FileOptions) -> Source | None:
+    """Of a table with a header; None of what is no table, or of one that is not read by lines."""
     try:
         form = format_of(file)
     except DataError:
-        return ()
-    if form == "lines":
-        existing(file)
-        return ()
-    return Source(existing(file), form, options).rows().names
+        return None
+    existing(file)
+    return None if form == "lines" else Source(file, form, options)
 
 
 def check_model(folder: Path, *, accepted: bool, console: Console) -> "list[Verified]":

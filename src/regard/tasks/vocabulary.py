@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from regard.config import ConfigError, from_dict, to_dict
 from regard.nn.embedding import Embedding, VocabularyHead
 from regard.tasks.base.folder import WEIGHTS, FolderError, whole, write_config, write_weights
+from regard.tasks.base.formats import only_lines
 from regard.tasks.base.header import unfilled
 from regard.tasks.base.predictor import Predictor
 from regard.tasks.load import load
@@ -72,6 +73,8 @@ def vocabulary(
 ) -> Change:
     """The model of `folder` with another vocabulary, into `out`: at most `add` new pieces for what stands in
     the text at least `minimum` times; and without what the text never uses."""
+    for path in text:
+        only_lines(path)
     if (out / WEIGHTS).exists():
         raise ConfigError(f"{out} already holds {WEIGHTS}: choose another folder")
     predictor = load(folder, device="cpu", precision="float32")

@@ -56,10 +56,10 @@ class Table:
         if path.is_dir():
             return "arrow"
         name = path.with_suffix("") if path.suffix in COMPRESSED else path
-        if name.suffix not in _SUFFIXES:
+        if name.suffix.lower() not in _SUFFIXES:
             remedy = f"pass format=, one of {', '.join(get_args(Format))}"
             raise DataError(Origin(str(path)), "a table of unknown format", remedy=remedy)
-        return _SUFFIXES[name.suffix]
+        return _SUFFIXES[name.suffix.lower()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +155,7 @@ def _place(column: Column, names: list[str], origin: Origin, header: bool, separ
     if isinstance(column, int):
         if not 0 <= column < len(names):
             remedy = f"the columns are 0 to {len(names) - 1}: check the number and the separator"
+            remedy += _hint(names, separator)
             raise DataError(origin, f"no column {column}", remedy=remedy)
         return column
     if not header:
@@ -162,13 +163,24 @@ def _place(column: Column, names: list[str], origin: Origin, header: bool, separ
             f"column {column!r} has a name, but header=False says that there are none: pass its place"
         )
     if column not in names:
-        other = next((mark for mark in "\t;,|" if len(names) == 1 and mark in names[0]), None)
-        hint = "" if other is None else f"; the cells are parted by {separator!r}: pass separator={other!r}"
-        remedy = did_you_mean(column, names) + hint + "; if there is no header, pass a place: 0 is the first"
+        remedy = did_you_mean(column, names) + _hint(names, separator)
+        remedy += "; if there is no header, pass a place: 0 is the first"
         raise DataError(origin, f"no column {column!r}", remedy=remedy)
     if names.count(column) > 1:
         raise DataError(origin, f"several columns {column!r}", remedy="pass its place and header=True")
     return names.index(column)
+
+
+def mark_in(names: Sequence[str], separator: str) -> str | None:
+    """What probably parts the cells instead, where there is a single one."""
+    if len(names) != 1:
+        return None
+    return next((mark for mark in "\t;,|" if mark in names[0] and mark != separator), None)
+
+
+def _hint(names: Sequence[str], separator: str) -> str:
+    mark = mark_in(names, separator)
+    return "" if mark is None else f"; the cells are parted by {separator!r}: pass separator={mark!r}"
 
 
 def split_plain(

@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 import tokenizers
 
-from regard.disk import full_disk
+from regard.disk import full_disk, read_plain
 from regard.text.encoding import Encoding
 from regard.text.sampling import DropoutBPE
 from regard.text.sentencepieces import TYPE, SentencePieces, is_pieces, written_state
@@ -83,7 +83,7 @@ class Tokenizer:
                 f"{file}: no such file; train a tokenizer and save it there, or correct the path"
             )
         try:
-            text = file.read_text(encoding="utf-8")
+            text = read_plain(file)
         except ValueError as error:
             raise ValueError(
                 f"{file}: not JSON in UTF-8 ({error}); the file may be cut short: copy it anew"

@@ -26,7 +26,7 @@ from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, Hu
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
-from regard.disk import full_disk, replace, sync_folder, write_text
+from regard.disk import full_disk, read_plain, replace, sync_folder, write_text
 from regard.train.checkpoint import CheckpointError
 from regard.train.digests import of_weights
 from regard.train.ranks import Ranks
@@ -111,7 +111,7 @@ def write(
 
 def read_facts(path: Path) -> dict[str, Any]:
     try:
-        facts = json.loads((path / FACTS).read_text(encoding="utf-8"))
+        facts = json.loads(read_plain(path / FACTS))
         if not isinstance(facts, dict) or facts.get("format") != FORMAT:
             raise ValueError("no checkpoint of this version")
         if facts.pop("digest", None) != _of(facts):

@@ -32,7 +32,7 @@ def files(name: str, columns: tuple[str, ...]) -> Mapping[str, Any] | None:
     """SQuAD's JSON, or a table of questions and what they are about."""
     path = Path(name)
     inner = path.with_suffix("") if path.suffix in COMPRESSED else path
-    if inner.suffix == ".json":
+    if inner.suffix.lower() == ".json":
         return {}
     found = {each: column_among(columns, (each,)) for each in ("question", "context", "answer")}
     if None in found.values():

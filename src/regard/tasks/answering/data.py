@@ -68,7 +68,7 @@ class QuestionsConfig(TextFilesConfig):
         """None: as a table's name tells."""
         path = Path(name)
         inner = path.with_suffix("") if path.suffix in COMPRESSED else path
-        return self.format or ("squad" if inner.suffix == ".json" else None)
+        return self.format or ("squad" if inner.suffix.lower() == ".json" else None)
 
 
 class QuestionCorpus:

@@ -8,6 +8,7 @@ An adapter names its base by a digest of the base's weights, and is refused by a
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,8 +42,17 @@ class Adapter:
 
 
 def is_adapter(folder: Path) -> bool:
-    """Whether it is the folder of an adapter, and not of a model that has one beside it."""
-    return os.path.lexists(folder / ADAPTER)
+    """Whether it is the folder of an adapter, whole or not, and not of a model that has one beside it."""
+    if os.path.lexists(folder / ADAPTER):
+        return True
+    with suppress(FolderError):
+        return (folder / CONFIG).is_file() and {"adapter", "base"} <= read_config(folder).keys()
+    return False
+
+
+def has_adapter(folder: Path) -> bool:
+    """Whether there is one beside the model of this folder, or part of one."""
+    return any(os.path.lexists(folder / FOLDER / name) for name in (ADAPTER, CONFIG))
 
 
 def digest(model: nn.Module) -> str:
@@ -71,7 +81,8 @@ def write_adapted(
 
 def clear_adapter(folder: Path) -> None:
     """Make room for a run that takes the place of the one there, and may have none."""
-    (folder / FOLDER / ADAPTER).unlink(missing_ok=True)
+    for name in (CONFIG, ADAPTER):
+        (folder / FOLDER / name).unlink(missing_ok=True)
 
 
 def read_adapter(folder: Path, task: str) -> Adapter:

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 
 from regard.config import check_choices
 from regard.tasks.base.files import TextFilesConfig
+from regard.tasks.base.formats import refuse
 from regard.tasks.base.splits import Reader, Split, Splits, check_hold_out
 from regard.text import DataError, Line, OnError, Origin, Skipped, Table, read_lines, read_table_lines
 from regard.text.records import sift
@@ -32,7 +33,12 @@ END = 0.05
 LONG = 10_000
 """Characters; only a longer line is cut inside."""
 
-TABLE = ("format", "separator", "encoding", "quoted", "header")
+PLAIN = (
+    "convert it to plain text; to have it read as it is, say data.format=lines, or let its name end in .txt"
+)
+"""What to do with a file that is neither text nor a table."""
+
+TABLE = ("separator", "encoding", "quoted", "header")
 """Settings of a table."""
 
 NEAR = 100
@@ -57,8 +63,8 @@ class DocumentsConfig(TextFilesConfig):
     """What the line before each document starts with, such as "<doc"; the line itself is not read."""
     text: str | int = "text"
     """The column of the text in a table: its name, or its number from 0."""
-    format: Format | None = None
-    """Of tables, where their names do not tell."""
+    format: Format | Literal["lines"] | None = None
+    """Of tables, where their names do not tell; lines: whatever their names tell, they are plain text."""
     quoted: bool | None = None
     """Whether quotation marks enclose cells; unless given, in CSV they do, in TSV they do not."""
     header: bool | None = None
@@ -238,24 +244,29 @@ class DocumentCorpus:
         )
 
     def _table(self, path: Path) -> Table:
-        return Table(path=path, **{name: getattr(self.config, name) for name in TABLE})
+        form = None if self.config.format == "lines" else self.config.format
+        return Table(path=path, format=form, **{name: getattr(self.config, name) for name in TABLE})
+
+    def _is_table(self, path: Path) -> bool:
+        plain = self.config.format == "lines" or self.config.documents == "messages"
+        return not plain and _is_table(self._table(path))
 
     def _lines(self, path: Path) -> Callable[..., Iterator[Line]]:
-        table = self._table(path)
-        if _is_table(table) and self.config.documents != "messages":
-            return partial(read_table_lines, table, text=self.config.text)
+        if self._is_table(path):
+            return partial(read_table_lines, self._table(path), text=self.config.text)
         return partial(read_lines, path, encoding=self.config.encoding)
 
     def _reader(self, path: Path) -> Reader[Passage]:
         config = self.config
-        table = self._table(path)
-        if _is_table(table) and config.documents != "messages":
+        if self._is_table(path):
             if config.documents != "blank":
                 raise ValueError(
                     f"data.documents={config.documents!r} is for plain text, but {path} is a table, in which "
                     "each row is a document: leave it out"
                 )
             return lambda **how: _rows(self._lines(path)(**how), self._blank)
+        if config.format is None and config.documents != "messages":
+            refuse(str(path), PLAIN)
         if config.documents == "messages":
             return lambda **how: sift(self._dialogues(self._lines(path)(**how)), **how)
         return lambda **how: self._parted(line.text for line in self._lines(path)(**how))

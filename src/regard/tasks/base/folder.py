@@ -26,6 +26,7 @@ from regard.config import from_dict
 from regard.disk import replace, sync_folder, write_text
 from regard.nn.packed import Product
 from regard.nn.quantized import quantize
+from regard.oom import memory_told
 from regard.plugins import LOADED, load_installed, needed
 from regard.tasks.base.guards import (
     CONFIG,
@@ -275,6 +276,7 @@ def _reading(folder: Path, own: Mapping[str, Tensor]) -> Iterator[Callable[[str]
             return file.get_tensor(name)
 
     try:
-        yield read
+        with memory_told(header.path):
+            yield read
     except (OSError, SafetensorError) as error:
         raise FolderError(f"{header.path}: cannot be read ({error}); copy the folder anew") from error

@@ -17,6 +17,7 @@ from regard.text.files import COMPRESSED
 Format = Literal["lines", "csv", "tsv", "jsonl"]
 
 TABLES: dict[str, Format] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+CALLED: dict[Format, str] = {"csv": "a CSV table", "tsv": "a TSV table", "jsonl": "a table in JSON lines"}
 REFUSED = {
     ".json": "a JSON document",
     ".yaml": "a YAML document",
@@ -47,6 +48,8 @@ REFUSED = {
     ".arrow": "an Arrow table",
 }
 INSTEAD = "convert it to one sentence a line, CSV or JSONL"
+ONE_A_LINE = "write its text to a .txt file, a text a line"
+JUDGED = "give JSON lines, a TSV file of ids and texts, or a .txt file, a text a line"
 LINES_ALL_THE_SAME = "; or read it as plain lines all the same with --format lines"
 
 
@@ -97,7 +100,15 @@ def format_of(file: str, wanted: Format | None = None) -> Format:
     return TABLES.get(ending(file), "lines")
 
 
-def refuse(file: str, otherwise: str = LINES_ALL_THE_SAME) -> None:
+def refuse(file: str, remedy: str = INSTEAD + LINES_ALL_THE_SAME) -> None:
     """Raise for a file that is neither lines nor a table."""
     if (what := REFUSED.get(ending(file))) is not None:
-        raise DataError(Origin(file), f"{what} is not read here", remedy=INSTEAD + otherwise)
+        raise DataError(Origin(file), f"{what} is not read here", remedy=remedy)
+
+
+def only_lines(file: str | Path, *tables: Format, remedy: str = ONE_A_LINE) -> None:
+    """Raise for a file that is not lines, where nothing else is read but such `tables`."""
+    refuse(str(file), remedy)
+    form = TABLES.get(ending(file))
+    if form is not None and form not in tables:
+        raise DataError(Origin(str(file)), f"{CALLED[form]} is not read here", remedy=remedy)

@@ -15,6 +15,7 @@ from safetensors import SafetensorError
 
 from regard.decode import DecodeConfig
 from regard.hub.files import HubError, check_plain, inside, read_table, read_text
+from regard.oom import memory_told
 from regard.train.digests import of_text
 
 CONFIG = "config.json"
@@ -33,10 +34,12 @@ class FolderError(ValueError):
 
 @contextmanager
 def folder_errors(path: Path) -> Iterator[None]:
-    """Whatever is wrong with a file, or with what it says, becomes one line that names it: a FolderError."""
+    """Whatever is wrong with a file, or with what it says, becomes one line that names it: a FolderError.
+    Where there is no memory for it, nothing is wrong with it: that is a NoMemoryError."""
     try:
-        yield
-    except FolderError:
+        with memory_told(path):
+            yield
+    except (FolderError, MemoryError):
         raise
     except HubError as error:
         raise FolderError(_line(error)) from error
@@ -48,7 +51,7 @@ def folder_errors(path: Path) -> Iterator[None]:
         raise FolderError(f"{path}: cannot be read ({_line(error)}); copy the folder anew") from error
     except RecursionError as error:
         raise FolderError(f"{path}: nested too deeply; copy the folder anew") from error
-    except (ValueError, TypeError, ArithmeticError, AttributeError, RuntimeError, MemoryError) as error:
+    except (ValueError, TypeError, ArithmeticError, AttributeError, RuntimeError) as error:
         line = _line(error)
         raise FolderError(line if line.startswith(f"{path}: ") else f"{path}: {line}") from error
 

@@ -14,6 +14,7 @@ from safetensors import safe_open
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from regard.oom import is_out_of_memory
 from regard.tasks.base.guards import CONFIG, WEIGHTS, FolderError, damaged, folder_errors, own_file
 from regard.train.digests import KEY, TYPES, Slot, of_content, of_header
 
@@ -44,7 +45,8 @@ def weights_path(folder: Path) -> Path:
 def read_header(folder: Path) -> Header:
     """safetensors holds it against the size of the file; its digest is compared here."""
     path = weights_path(folder)
-    with folder_errors(path), safe_open(path, framework="pt") as file:
+    # not by torch, which would map all of the file once more
+    with folder_errors(path), safe_open(path, framework="numpy") as file:
         names = cast(Iterator[str], file.keys())
         parts = {name: file.get_slice(name) for name in names}
         slots = {name: Slot(part.get_dtype(), tuple(part.get_shape())) for name, part in parts.items()}
@@ -105,7 +107,12 @@ def whole(model: nn.Module) -> dict[str, Tensor]:
 def sketched(folder: Path, build: Callable[[], Model]) -> Model:
     """A model without values, which takes no room whatever its shape."""
     with folder_errors(folder / CONFIG), torch.device("meta"), _NoValues():
-        return build()
+        try:
+            return build()
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise ValueError(f"no room for what it says ({error}); copy the folder anew") from None
 
 
 def unfilled(build: Callable[[], Model]) -> Model:

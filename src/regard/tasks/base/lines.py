@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator
 
 from regard.tasks.base.files import told
+from regard.tasks.base.formats import only_lines
 from regard.text import DataError
 from regard.text.files import scan, scan_stream
 
@@ -12,7 +13,12 @@ WINDOW = 1000
 
 
 def incoming(file: str, encoding: str = "utf-8") -> Iterator[str]:
-    """The lines of a file, or of standard input for "-"."""
+    """The lines of a file, or of standard input for "-". What is not lines is refused at once."""
+    only_lines(file)
+    return _lines(file, encoding)
+
+
+def _lines(file: str, encoding: str) -> Iterator[str]:
     if file == "-":
         lines = scan_stream(sys.stdin.buffer, "standard input", encoding=encoding)  # type: ignore[arg-type]
     else:

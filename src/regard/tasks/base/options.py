@@ -36,7 +36,7 @@ Into = Annotated[
     str | None,
     typer.Option("--out", help="The file to write, its ending the format; of several files, a folder."),
 ]
-Lines = Annotated[str, typer.Argument(help="A text a line; - for standard input.")]
+Lines = Annotated[str, typer.Argument(help="A text a line, or a table; - for standard input.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="One object a line.")]

@@ -9,11 +9,18 @@ from typing import Any, get_args
 
 from regard.config import ConfigError, check_choices, to_dict
 from regard.tasks.base.files import TextFilesConfig
+from regard.tasks.base.formats import only_lines
 from regard.tasks.base.splits import Split, Splits, check_hold_out
 from regard.text import OnError, Pair, Skipped, Table, read_pairs, read_table_pairs
 from regard.text.remote import placed
 from regard.text.tables import Format
 from regard.text.tmx import is_tmx, read_tmx
+
+IN_PAIRS = (
+    "give two files of a sentence a line each; two columns of a table are written "
+    '{table="pairs.csv", source="en", target="de"}, and a memory ["memory.tmx", "en", "de"]'
+)
+"""How pairs are named, where a file is not lines."""
 
 CHUNK = 10_000
 """Pairs that are encoded at once."""
@@ -62,6 +69,8 @@ class PairFiles:
     def reader(self, root: Path, how: TextFilesConfig) -> Callable[..., Iterator[Pair]]:
         """Takes `on_error` and `skipped`."""
         if self.table is None:
+            for name in (self.source, self.target):
+                only_lines(str(name), remedy=IN_PAIRS)
             return partial(read_pairs, *self.paths(root), encoding=how.encoding)
         if self.tmx:  # which says its encoding itself
             return partial(

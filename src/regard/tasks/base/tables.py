@@ -25,6 +25,7 @@ from regard.tasks.base.sources import SEPARATORS, Record, Rows, Source
 from regard.text import DataError, Origin
 from regard.text.files import did_you_mean
 from regard.text.readers import check_text
+from regard.text.tables import mark_in
 
 MARK = "predicted_"
 """Before the name of a new column, where a table has one of that name."""
@@ -56,7 +57,7 @@ class Wanted:
         for name in self.names:
             if names.count(name) == 1:
                 return names.index(name)
-        if len(names) == 1 and (other := _separator_in(names[0], source)) is not None:
+        if len(names) == 1 and (other := separator_in(names, source)) is not None:
             remedy = f"if {other!r} parts them, give --separator {other!r}; else {self.option} 0"
             raise self._error(source, f"a single column {names[0]!r:.60}", remedy)
         if len(names) == 1:
@@ -68,10 +69,11 @@ class Wanted:
         return DataError(Origin(source.name), reason, remedy=remedy)
 
 
-def _separator_in(name: str, source: Source) -> str | None:
+def separator_in(names: Sequence[str], source: Source) -> str | None:
+    """What probably parts the cells of a table, where there is a single column."""
     if source.format not in SEPARATORS or source.options.separator is not None:
         return None
-    return next((mark for mark in ";\t|," if mark in name), None)
+    return mark_in(names, source.separator)
 
 
 class Texts:

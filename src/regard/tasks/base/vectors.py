@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from regard.disk import replace
+from regard.disk import check_plain, replace
 
 Unit = npt.NDArray[np.float32]
 """Rows of length 1, or 0."""
@@ -122,6 +122,7 @@ def read_vectors(path: Path | str, *, mapped: bool = False) -> npt.NDArray[np.fl
     """`mapped` leaves them on the disk, and reads what is touched."""
     path = Path(path)
     try:
+        check_plain(path)
         rows = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
     except FileNotFoundError as error:
         raise VectorsError(f"{path}: no such file; check the path, or save the vectors first") from error
@@ -152,6 +153,7 @@ def read_texts(path: Path | str) -> list[str]:
     texts = []
     number = 0
     try:
+        check_plain(Path(path))
         with Path(path).open(encoding="utf-8", errors="surrogatepass") as file:
             for number, line in enumerate(file, 1):
                 text = json.loads(line)

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from regard.config import ConfigError
 from regard.hub import is_foreign
-from regard.tasks.base.adapter import ADAPTER, FOLDER, is_adapter, read_adapter
+from regard.tasks.base.adapter import ADAPTER, FOLDER, has_adapter, is_adapter, read_adapter
 from regard.tasks.base.folder import (
     DATA,
     EXPORTED,
@@ -88,11 +88,13 @@ def verify(folder: Path | str) -> list[Verified]:
     if (last := resume.find(folder)) is not None:
         checks[last.name] = partial(resume.check, last)
     found = [_verified(folder / name, check) for name, check in checks.items()]
-    return found + (_adapter(folder / FOLDER) if is_adapter(folder / FOLDER) else [])
+    return found + (_adapter(folder / FOLDER) if has_adapter(folder) else [])
 
 
 def _adapter(folder: Path) -> list[Verified]:
     def weights() -> bool:
+        if not own_file(folder, ADAPTER).exists():
+            raise FolderError(f"{folder / ADAPTER}: not there; copy the folder anew")
         return read_adapter(folder, read_config(folder)["task"]).digested
 
     checks = {CONFIG: lambda: _config(folder), ADAPTER: weights}

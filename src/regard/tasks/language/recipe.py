@@ -95,7 +95,8 @@ def _plain(plain: dict[str, Any]) -> dict[str, Any]:
     data = plain["data"]
     if isinstance(data, Mapping) and "documents" not in data:
         names = data.get("train")
-        tables = isinstance(names, list) and any(isinstance(name, str) and is_table(name) for name in names)
+        named = names if isinstance(names, list) and data.get("format") != "lines" else []
+        tables = any(isinstance(name, str) and is_table(name) for name in named)
         plain["data"] = {**data, "documents": "blank" if tables else "file"}
     return plain
 

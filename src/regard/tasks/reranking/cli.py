@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from regard.tasks.base.options import Device, JsonLines, Lines, Model, Precision, TooLong, command
+from regard.tasks.base.options import FILES, Device, JsonLines, Lines, Model, Precision, TooLong, command
 
 
-@command("regard.tasks.reranking.commands", files=("encoding",))
+@command("regard.tasks.reranking.commands", files=FILES)
 def rerank(
     model: Model,
     query: Annotated[str, typer.Argument(help="What is asked.")],

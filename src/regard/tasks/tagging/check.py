@@ -36,7 +36,7 @@ def files(name: str, columns: tuple[str, ...]) -> Mapping[str, Any] | None:
     """Columns of words, by the file's name; or lists of words and tags in a table."""
     path = Path(name)
     inner = path.with_suffix("") if path.suffix in COMPRESSED else path
-    if inner.suffix in COLUMNS:
+    if inner.suffix.lower() in COLUMNS:
         return {}
     word, tag = column_among(columns, ("words", "tokens")), column_among(columns, ("tags", "ner_tags"))
     return {"word": word, "tag": tag} if word is not None and tag is not None else None

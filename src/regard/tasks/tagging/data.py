@@ -11,6 +11,7 @@ import numpy as np
 
 from regard.config import check_choices
 from regard.tasks.base.files import TextFilesConfig
+from regard.tasks.base.formats import refuse
 from regard.tasks.base.splits import Split, Splits, check_hold_out
 from regard.text import (
     DataError,
@@ -42,6 +43,9 @@ _SUFFIXES: dict[str, Format] = {
 
 COLUMNS = (".conll", ".conll03", ".col", ".bio", ".iob", ".iob2", ".conllu")
 """Names of files that have a word a line end so."""
+
+
+COLUMNS_NEEDED = "write a word and its tag a line (CoNLL), or lists of both in JSON lines"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,7 +121,7 @@ def format_of(name: str | Path) -> Format:
     """As the name of a file tells."""
     path = Path(name)
     inner = path.with_suffix("") if path.suffix in COMPRESSED else path
-    return _SUFFIXES.get(inner.suffix, "conll")
+    return _SUFFIXES.get(inner.suffix.lower(), "conll")
 
 
 class TaggedCorpus:
@@ -153,6 +157,8 @@ class TaggedCorpus:
         scheme = None if config.scheme == "none" or config.problem == "number" else config.scheme
         match config.format_of(path):
             case "conll":
+                if config.format is None:
+                    refuse(str(path), COLUMNS_NEEDED)
                 return partial(
                     read_conll,
                     path,

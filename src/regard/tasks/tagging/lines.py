@@ -52,12 +52,12 @@ def line_format(path: Path | str) -> LineFormat:
     """As the name of a file tells."""
     path = Path(path)
     inner = path.with_suffix("") if path.suffix in COMPRESSED else path
-    if inner.suffix not in _SUFFIXES:
+    if inner.suffix.lower() not in _SUFFIXES:
         raise ValueError(
             f"{path}: its name does not tell whether it has columns or plain text; give the format, one of "
             f"{', '.join(get_args(LineFormat))}"
         )
-    return _SUFFIXES[inner.suffix]
+    return _SUFFIXES[inner.suffix.lower()]
 
 
 @dataclass(slots=True)

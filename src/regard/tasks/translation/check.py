@@ -7,6 +7,7 @@ from typing import Any
 
 from regard.config import ConfigError
 from regard.tasks.base.doctor import SPLITS, strict
+from regard.tasks.base.formats import only_lines
 from regard.tasks.base.pairs import Corpus, texts_to_learn
 from regard.tasks.base.recipe import Written
 from regard.tasks.translation import fuzzy, inline
@@ -63,5 +64,7 @@ def doctor(written: Written[Any], *, examples: int = 3, vectors: Vectors | None 
 
 
 def check_pairs(source: Path, target: Path, *, encoding: str = "utf-8", examples: int = 3) -> Report:
+    for path in (source, target):
+        only_lines(path)
     read = partial(read_pairs, source, target, encoding=encoding)
     return examine({"train": [read]}, examples=examples)
