@@ -150,7 +150,7 @@ def test_the_explorer_answers_for_a_model_of_a_plugin(folder, parts):
     assert (rows["has"], rows["kind"], rows["width"]) == ("rows", "ramp", 16)
     assert explorer.ask("layers", {"text": TEXTS[0]})
     steps = explorer.ask("tour", {"text": TEXTS[0]})["steps"]
-    assert any("s(q, k), the model's own" in step["equation"] for step in steps)
+    assert any("s(q, k), s the model's own" in step["equation"] for step in steps)
     with pytest.raises(Refused, match="a score of its own"):
         explorer.ask("neuron", {"text": TEXTS[0], "place": "encoder", "layer": 0, "head": 0})
 

@@ -40,9 +40,9 @@ def test_one_that_comes_where_none_has_joined_for_a_while_joins_at_once(monkeypa
     assert len(next(coming).pieces) == 3
     come("a tree")
     assert next(coming) is None, "three have just joined"
-    now += PATIENCE
+    now += 2 * PATIENCE
     assert len(next(coming).pieces) == 1
-    now += PATIENCE
+    now += 2 * PATIENCE
     assert next(coming) is None, "nobody asks"
     come("a river")
     assert len(next(coming).pieces) == 1

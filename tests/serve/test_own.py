@@ -144,12 +144,13 @@ def form(charset: str, **fields: bytes) -> dict[str, Any]:
 @pytest.mark.parametrize("charset", ["unicode_escape", "utf-7", "utf-16", "latin-1", "rot13", "none"])
 def test_a_form_in_another_encoding_is_refused_by_every_endpoint(server, charset):
     with server.client() as client:
+        before = client.get("/v2/glossaries").json()
         for way in [way for door in DOORS for way in door.ways if way.method in ("POST", "PUT", "PATCH")]:
             fields = dict.fromkeys(NEEDED, b"\\ud800 dog")
             answered = client.request(way.method, way.path.format(id="x"), **form(charset, **fields))
             assert answered.status_code == 400, way.path
             assert "UTF-8" in answered.text
-        assert client.get("/v2/glossaries").json() == {"glossaries": []}
+        assert client.get("/v2/glossaries").json() == before
 
 
 def test_a_form_in_utf_8_may_say_so(server, alone):

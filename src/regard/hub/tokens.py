@@ -35,7 +35,8 @@ def read_tokenizer(
     path = _source(folder, vocabulary)
     try:
         state = read_json(path, LIMIT) if path.name == _FILE else vocabulary.read(folder, facts)
-        if str(facts.get("tokenizer_class") or "") not in _AS_IT_IS:
+        named = str(facts.get("tokenizer_class") or "")
+        if named not in _AS_IT_IS and vocabulary.is_for(named.removesuffix("Fast")):
             vocabulary.follow(state, facts)
         if lower_case:
             _put_lower_case(state)

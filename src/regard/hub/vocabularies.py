@@ -36,10 +36,15 @@ class Vocabulary:
     read: Callable[[Path, Mapping[str, Any]], State]
     """A tokenizer.json from a folder with that file, and what its tokenizer_config.json says."""
     follow: Callable[[State, Mapping[str, Any]], None] = _as_it_is
-    """Where transformers believes tokenizer_config.json more than tokenizer.json."""
+    """Where transformers believes tokenizer_config.json more than tokenizer.json,"""
+    classes: tuple[str, ...] | None = None
+    """if that names one of these tokenizers of transformers ("" is none); if not said, whatever it names."""
     framed: bool = True
     """[CLS] and [SEP] stand around a text. Where not, a text has a start and an end: those that
     tokenizer_config.json names."""
+
+    def is_for(self, named: str) -> bool:
+        return self.classes is None or named in self.classes
 
 
 def _from_words(
@@ -130,11 +135,11 @@ def _follow_prefix_space(state: State, facts: Mapping[str, Any]) -> None:
         splitter["add_prefix_space"] = facts.get("add_prefix_space") is True
 
 
-def _follow_llama(state: State, facts: Mapping[str, Any]) -> None:
-    """LlamaTokenizer has no normalizer: ▁ takes the place of a space, and stands before a text that has none
-    there or, if it is `legacy`, before what follows a special token too."""
+def _follow_spaces(state: State, facts: Mapping[str, Any]) -> None:
+    """Without a normalizer: ▁ takes the place of a space, and stands before a text that has none there or, if
+    it is `legacy`, before what follows a special token too."""
     model = state.get("model") or {}
-    if _class(facts) != "LlamaTokenizer" or model.get("type") != "BPE" or not model.get("byte_fallback"):
+    if model.get("type") != "BPE" or not model.get("byte_fallback"):
         return
     spaced = facts.get("add_prefix_space") is not False
     before = "never" if not spaced else "always" if facts.get("legacy") else "first"
@@ -146,10 +151,7 @@ def _follow_llama(state: State, facts: Mapping[str, Any]) -> None:
 
 
 def _follow_white_space(state: State, facts: Mapping[str, Any]) -> None:
-    """XLMRobertaTokenizer and CamembertTokenizer part at white space, and keep no normalizer but the table of
-    characters."""
-    if _class(facts) not in ("", "XLMRobertaTokenizer", "CamembertTokenizer"):
-        return
+    """Parted at white space, without a normalizer but the table of characters."""
     before: Literal["always", "never"] = "never" if facts.get("add_prefix_space") is False else "always"
     own = state.get("normalizer") or {}
     tables = [step for step in own.get("normalizers", [own]) if step.get("type") == "Precompiled"]
@@ -158,10 +160,6 @@ def _follow_white_space(state: State, facts: Mapping[str, Any]) -> None:
     tokenizer.decoder = decoders.Metaspace(replacement="▁", prepend_scheme=before)
     state.update({part: state_of(tokenizer)[part] for part in ("pre_tokenizer", "decoder")})
     state["normalizer"] = tables[0] if tables else None
-
-
-def _class(facts: Mapping[str, Any]) -> str:
-    return str(facts.get("tokenizer_class") or "").removesuffix("Fast")
 
 
 def special_tokens(
@@ -281,5 +279,5 @@ def _nothing_older(folder: Path, facts: Mapping[str, Any]) -> State:
 
 UNFRAMED = Vocabulary(file="tokenizer.json", read=_nothing_older, framed=False)
 """Of Llama's kin: how they part a text, no older file tells."""
-LLAMA_PIECES = replace(UNFRAMED, follow=_follow_llama)
-"""Llama's own."""
+SPACED_PIECES = replace(UNFRAMED, follow=_follow_spaces)
+"""Those that were made from a SentencePiece model."""

@@ -14,8 +14,7 @@ from regard.tasks.base.doctor import worded
 from regard.tasks.base.files import Asked
 from regard.tasks.base.formats import FileOptions, format_of
 from regard.tasks.base.recipe import Written, refuse_pipes
-from regard.tasks.base.sources import Source, existing
-from regard.tasks.base.tables import separator_in
+from regard.tasks.base.sources import Source, existing, separator_in
 from regard.tasks.base.task import Task
 from regard.tasks.registry import all_tasks, as_recipe, get_task, read_recipe
 from regard.tasks.translation.check import check_pairs

@@ -79,6 +79,8 @@ def own_file(folder: Path, name: str) -> Path:
     with folder_errors(path):
         inside(folder, name, folder)
         check_plain(path)
+        if path.is_symlink() and not path.exists():
+            raise FolderError(f"{path}: a link to nothing; copy the folder anew")
     return path
 
 

@@ -3,7 +3,7 @@
 import io
 import sys
 from codecs import BOM_UTF8
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -15,7 +15,7 @@ from regard.tasks.base.lines import WINDOW
 from regard.text import DataError, Origin
 from regard.text.charsets import is_utf8
 from regard.text.files import LineError, open_bytes, scan, scan_stream
-from regard.text.tables import Row, json_objects, split_plain, split_quoted
+from regard.text.tables import Row, json_objects, mark_in, split_plain, split_quoted
 
 Item = TypeVar("Item")
 
@@ -189,6 +189,13 @@ class _Watched:
 def source_of(file: str, options: FileOptions = AS_NAMED) -> Source:
     """A file, or "-" for standard input. What is not supported is refused by name, and what is not there."""
     return Source(existing(file), format_of(file, options.format), options)
+
+
+def separator_in(names: Sequence[str], source: Source) -> str | None:
+    """What probably parts the cells of a table, where there is a single column."""
+    if source.format not in SEPARATORS or source.options.separator is not None:
+        return None
+    return mark_in(names, source.separator)
 
 
 def existing(file: str) -> str:

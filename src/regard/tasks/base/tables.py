@@ -21,11 +21,10 @@ from typing import Any, TextIO
 
 from regard.tasks.base.formats import Format
 from regard.tasks.base.predictor import Progress
-from regard.tasks.base.sources import SEPARATORS, Record, Rows, Source
+from regard.tasks.base.sources import SEPARATORS, Record, Rows, Source, separator_in
 from regard.text import DataError, Origin
 from regard.text.files import did_you_mean
 from regard.text.readers import check_text
-from regard.text.tables import mark_in
 
 MARK = "predicted_"
 """Before the name of a new column, where a table has one of that name."""
@@ -67,13 +66,6 @@ class Wanted:
 
     def _error(self, source: Source, reason: str, remedy: str) -> DataError:
         return DataError(Origin(source.name), reason, remedy=remedy)
-
-
-def separator_in(names: Sequence[str], source: Source) -> str | None:
-    """What probably parts the cells of a table, where there is a single column."""
-    if source.format not in SEPARATORS or source.options.separator is not None:
-        return None
-    return mark_in(names, source.separator)
 
 
 class Texts:
