@@ -18,10 +18,10 @@ demo: setup
 test: check
 	$(BIN)/python -m pytest
 
-# at most 20 minutes: 3 for what must be alone; LIMIT=60m make gauntlet for more, as with MIXED=1800
+# at most 20 minutes: 5 for what must be alone; LIMIT=60m make gauntlet for more, as with MIXED=1800
 gauntlet: setup
-	timeout --foreground --signal INT --kill-after 60s 3m $(BIN)/python -m pytest -m alone -n 0
-	timeout --foreground --signal INT --kill-after 60s $(or $(LIMIT),17m) $(BIN)/python -m pytest -m long --durations=0
+	timeout --foreground --signal INT --kill-after 60s 5m $(BIN)/python -m pytest -m alone -n 0
+	timeout --foreground --signal INT --kill-after 60s $(or $(LIMIT),15m) $(BIN)/python -m pytest -m long --durations=0
 
 check: setup
 	$(BIN)/ruff check .

@@ -4,6 +4,8 @@ Commands for every task are in `core` and `plot`; each task brings its own (`reg
 do plugins, which are loaded before the commands are known: regard --plugin mine.py train recipe.toml
 """
 
+import atexit
+import gc
 import os
 import sys
 import warnings
@@ -77,6 +79,7 @@ def build() -> typer.Typer:
 
 
 def main() -> None:
+    atexit.register(gc.freeze)  # what is there when the process ends is not searched for cycles once more
     warnings.showwarning = lambda message, *_, **__: typer.echo(f"warning: {message}", err=True)
     if os.environ.get("WORLD_SIZE", "1") != "1":  # torch would tell of a lost rank by a page of frames
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
