@@ -2,12 +2,13 @@
 
 import io
 import re
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from regard.bench.page import COLUMNS, cells, figure, page, table
-from regard.bench.picture import drawable, plot_ratios
+from regard.bench.picture import MOST, drawable, plot_ratios
 from regard.bench.results import Row
 from regard.look.plots import BLUE, GREY, ORANGE
 from tests.bench.invented import ALONE, COST, FAST, MISSING, ROWS, SLOW, invented
@@ -89,6 +90,16 @@ def test_every_ratio_and_its_range_are_inside_the_picture():
     low, high = axes.get_xlim()
     assert low < 0.5
     assert high > 4.0
+
+
+def test_a_bar_that_is_far_ahead_ends_at_the_most_with_its_ratio_beside_it():
+    pytest.importorskip("matplotlib")
+    far = replace(FAST, setting="int8; beside ten others", ratio=400.0, low=390.0, high=410.0)
+    (axes,) = plot_ratios([invented(rows=(far, SLOW))]).axes
+    assert axes.patches[0].get_width() == MOST - 1
+    assert axes.get_xlim()[1] < 10 * MOST
+    assert any(each.get_text().startswith("400.00  ") for each in axes.texts)
+    assert [label.get_text() for label in axes.get_yticklabels()][0] == "writing, int8"
 
 
 def test_nothing_to_draw_is_an_error():

@@ -1,7 +1,8 @@
 """All ratios as bars, grouped by benchmark: to the right of the line at 1 we are ahead, to the left behind.
 
 The scale is logarithmic, so that twice as fast and half as fast are equally long. A thin line spans the range
-over the rounds. Where both sides are ours, a bar is grey: it says what something costs.
+over the rounds. A bar that would be longer than `MOST` ends there, its ratio beside it. Where both sides are
+ours, a bar is grey: it says what something costs.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,9 @@ from regard.look.plots import BLUE, GREY, ORANGE, new_figure, picture, set_title
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-TICKS = (0.12, 0.25, 0.5, 0.7, 1, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
+TICKS = (0.12, 0.25, 0.5, 0.7, 1, 1.5, 2, 3, 4, 6, 8)
+MOST = 8.0
+"""The longest bar: a few that are far ahead would leave no room for the others."""
 HEADING = 2.5
 """Room for the two lines above a group, in rows."""
 
@@ -59,13 +62,14 @@ def plot_ratios(reports: Sequence[Report]) -> "Figure":
 
 
 def _name(row: Row) -> str:
-    return ", ".join(filter(None, (row.work, row.setting)))
+    """What stands behind a semicolon is left to the table."""
+    return ", ".join(filter(None, (row.work, row.setting.partition(";")[0])))
 
 
 def _limits(rows: Sequence[Row]) -> tuple[float, float]:
     """The last third is room for what is written behind the bars."""
     ends = [end for row in rows for end in (row.ratio, row.low, row.high) if end is not None]
-    low, high = min(0.7, *ends) / 1.1, max(1.4, *ends)
+    low, high = min(0.7, *ends) / 1.1, min(max(1.4, *ends), MOST)
     return low, low * (high / low) ** 1.5
 
 
@@ -91,12 +95,12 @@ def _name_group(axes: Any, report: Report, place: float) -> None:
 def _draw_bar(axes: Any, row: Row, place: float) -> None:
     ratio = row.ratio or 1.0
     colour = GREY if row.among_ours else BLUE if ratio >= 1 else ORANGE
-    axes.barh(place, ratio - 1, left=1, height=0.68, color=colour)
-    low, high = row.low or ratio, row.high or ratio
+    axes.barh(place, min(ratio, MOST) - 1, left=1, height=0.68, color=colour)
+    low, high = (min(end or ratio, MOST) for end in (row.low, row.high))
     axes.plot([low, high], [place, place], color="black", linewidth=1, zorder=3)
     axes.annotate(
         shown(f"{ratio:.2f}  {row.peer}"),
-        (max(1.0, ratio, high), place),
+        (max(1.0, min(ratio, MOST), high), place),
         xytext=(5, 0),
         textcoords="offset points",
         va="center",
