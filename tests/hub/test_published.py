@@ -106,6 +106,25 @@ BERT = {
 ENCODERS = {
     "ModernBERT-base": MODERNBERT,
     "gte-modernbert-base": {**MODERNBERT, "architectures": ["ModernBertModel"], "torch_dtype": "float16"},
+    "mmBERT-base": {
+        **MODERNBERT,
+        "bos_token_id": 2,
+        "cls_token_id": 1,
+        "eos_token_id": 1,
+        "local_rope_theta": 160000.0,
+        "mask_token_id": 4,
+        "pad_token_id": 0,
+        "position_embedding_type": "sans_pos",
+        "sep_token_id": 1,
+        "unk_token_id": 3,
+        "vocab_size": 256000,
+    },
+    "ettin-encoder-17m": {
+        **MODERNBERT,
+        "causal_mask": False,
+        "is_causal": False,
+        "position_embedding_type": "sans_pos",
+    },
     "a classifier from ModernBERT": {
         **MODERNBERT,
         "architectures": ["ModernBertForSequenceClassification"],

@@ -10,7 +10,7 @@ from tests.hub import llamas
 from tests.hub.gpts import change
 from tests.hub.marians import ENGLISH, GERMAN, spm
 from tests.hub.marians import TEXTS as SPELLED
-from tests.hub.toys import STEMS, TEXTS, WORDS, byte_pairs, toy
+from tests.hub.toys import STEMS, TEXTS, WORDS, byte_pairs, toy, unigrams, word_pieces
 
 HARD = [*TEXTS, "The CAT, cát! 貓 on-a mat\t\x00 dógs  .", "", "aa" * 200, "a \u200b mat"]
 MORE = ["CAT", "The", "cát", "貓", "-", "dóg"]
@@ -160,6 +160,7 @@ ROLES = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
     [
         ("Llama", "LlamaTokenizer"),
         ("Llama", "LlamaTokenizerFast"),
+        ("Llama", "CodeLlamaTokenizer"),
         ("Llama", "PreTrainedTokenizerFast"),
         ("Mistral", "LlamaTokenizer"),
     ],
@@ -223,6 +224,52 @@ def test_the_class_of_a_tokenizer_of_pieces_comes_before_its_file(hf, tmp_path, 
     mine = read_folder(tmp_path).tokenizer
     texts = ["the cat ", " the  cat", "the\tcat\n", "", " ", "½ cat", "the cat"]
     assert mine.encode_batch(texts, template="cls") == theirs(texts)["input_ids"]
+
+
+@pytest.mark.parametrize("file", ["tokenizer_config.json", "config.json"])
+@pytest.mark.parametrize(
+    ("family", "rust", "named", "facts"),
+    [
+        ("bert", unigrams("xlm-roberta"), "XLMRobertaTokenizer", {}),
+        ("bert", unigrams("xlm-roberta"), "PreTrainedTokenizerFast", {}),
+        ("xlm-roberta", unigrams("xlm-roberta"), "PreTrainedTokenizerFast", {}),
+        ("roberta", unigrams("xlm-roberta"), "XLMRobertaTokenizerFast", {}),
+        ("roberta", word_pieces(), "BertTokenizer", {"do_lower_case": False}),
+        ("roberta", byte_pairs(), "RobertaTokenizer", {"add_prefix_space": True}),
+        ("bert", byte_pairs(), "RobertaTokenizer", {"add_prefix_space": True}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_tokenizer_is_read_as_its_class_says_in_any_family(hf, tmp_path, family, rust, named, facts, file):
+    """Multilingual E5 small is a BERT with XLM-RoBERTa's pieces, klue/roberta-base a RoBERTa with BERT's."""
+    toy(hf, tmp_path, family)
+    rust.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(facts))
+    change(tmp_path, file, tokenizer_class=named)
+    theirs = hf.AutoTokenizer.from_pretrained(tmp_path)
+    mine = read_folder(tmp_path).tokenizer
+    texts = ["The cat ", " the  cat", "the\tcat\n", "", " ", "the cat"]
+    assert mine.encode_batch(texts, template="cls") == theirs(texts)["input_ids"]
+
+
+def test_a_bert_may_have_the_lone_pieces_of_xlm_roberta(hf, tmp_path):
+    toy(hf, tmp_path, "bert")
+    (tmp_path / "tokenizer.json").unlink()
+    (tmp_path / "sentencepiece.bpe.model").write_bytes(spm((*ENGLISH, *GERMAN), 120))
+    change(tmp_path, "config.json", tokenizer_class="XLMRobertaTokenizer")
+    theirs = hf.AutoTokenizer.from_pretrained(tmp_path)
+    mine = read_folder(tmp_path).tokenizer
+    assert mine.encode_batch(ENGLISH, template="cls") == theirs(ENGLISH)["input_ids"]
+
+
+def test_a_vocabulary_whose_class_parts_texts_in_its_own_way_is_refused(hf, tmp_path):
+    """Japanese BERTs part words by MeCab first."""
+    toy(hf, tmp_path)
+    plain(tmp_path, tokenizer_class="BertJapaneseTokenizer", word_tokenizer_type="mecab")
+    with pytest.raises(
+        HubError, match=r"vocab\.txt: tokenizer_class='BertJapaneseTokenizer' has its own way"
+    ):
+        read_folder(tmp_path)
 
 
 @pytest.mark.parametrize(

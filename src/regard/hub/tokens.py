@@ -12,7 +12,7 @@ from tokenizers import AddedToken
 from regard.hub.files import HubError, read_json, read_table_if_there, write_json
 from regard.hub.keys import refuse_code
 from regard.hub.names import TABLES, Family
-from regard.hub.vocabularies import LIMIT, MAKE, State, Vocabulary
+from regard.hub.vocabularies import LIMIT, MAKE, State, Vocabulary, class_of, vocabulary_of
 from regard.text import Tokenizer
 from regard.text.specials import Role, Specials, template
 
@@ -31,12 +31,14 @@ def read_tokenizer(
     path = folder / "tokenizer_config.json"
     facts = read_table_if_there(path)
     refuse_code(facts, path)
-    vocabulary = _vocabulary(family)
+    if not facts.get("tokenizer_class"):
+        facts["tokenizer_class"] = read_table_if_there(folder / "config.json").get("tokenizer_class")
+    vocabulary = vocabulary_of(class_of(facts), _vocabulary(family))
     path = _source(folder, vocabulary)
+    _check_class(path, facts, vocabulary)
     try:
         state = read_json(path, LIMIT) if path.name == _FILE else vocabulary.read(folder, facts)
-        named = str(facts.get("tokenizer_class") or "")
-        if named not in _AS_IT_IS and vocabulary.is_for(named.removesuffix("Fast")):
+        if str(facts.get("tokenizer_class") or "") not in _AS_IT_IS:
             vocabulary.follow(state, facts)
         if lower_case:
             _put_lower_case(state)
@@ -75,6 +77,17 @@ def _source(folder: Path, vocabulary: Vocabulary) -> Path:
         if (folder / name).exists():
             return folder / name
     raise HubError(f"{folder}: no {_FILE} in it; {MAKE}")
+
+
+def _check_class(path: Path, facts: Mapping[str, Any], vocabulary: Vocabulary) -> None:
+    """That a vocabulary alone says how a text becomes tokens, as it does not where a class has a way of its
+    own."""
+    named = facts.get("tokenizer_class") or ""
+    if path.name != _FILE and named not in _AS_IT_IS and class_of(facts) not in ("", *vocabulary.classes):
+        raise HubError(
+            f"{path}: tokenizer_class={named!r:.60} has its own way to part a text, which {path.name} does "
+            f"not tell; only {', '.join(vocabulary.classes)} is known without a {_FILE}"
+        )
 
 
 def _put_lower_case(state: State) -> None:

@@ -19,6 +19,8 @@ LIMIT = 256 * 2**20
 MAKE = "make one with transformers: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
 _END = "<|endoftext|>"
 SENTENCE_PIECES = "sentencepiece.bpe.model"
+_LLAMAS = ("LlamaTokenizer", "CodeLlamaTokenizer")
+_PARTED = ("XLMRobertaTokenizer", "CamembertTokenizer")
 _FAIRSEQ = {"unk": "<unk>", "sep": "</s>", "pad": "<pad>", "cls": "<s>", "mask": "<mask>"}
 
 State = dict[str, Any]
@@ -36,15 +38,12 @@ class Vocabulary:
     read: Callable[[Path, Mapping[str, Any]], State]
     """A tokenizer.json from a folder with that file, and what its tokenizer_config.json says."""
     follow: Callable[[State, Mapping[str, Any]], None] = _as_it_is
-    """Where transformers believes tokenizer_config.json more than tokenizer.json,"""
-    classes: tuple[str, ...] | None = None
-    """if that names one of these tokenizers of transformers ("" is none); if not said, whatever it names."""
+    """Where transformers believes tokenizer_config.json more than tokenizer.json."""
     framed: bool = True
     """[CLS] and [SEP] stand around a text. Where not, a text has a start and an end: those that
     tokenizer_config.json names."""
-
-    def is_for(self, named: str) -> bool:
-        return self.classes is None or named in self.classes
+    classes: tuple[str, ...] = ()
+    """The classes of transformers that read it so, the family's own first. Of none, no class is followed."""
 
 
 def _from_words(
@@ -135,23 +134,30 @@ def _follow_prefix_space(state: State, facts: Mapping[str, Any]) -> None:
         splitter["add_prefix_space"] = facts.get("add_prefix_space") is True
 
 
-def _follow_spaces(state: State, facts: Mapping[str, Any]) -> None:
-    """Without a normalizer: ▁ takes the place of a space, and stands before a text that has none there or, if
-    it is `legacy`, before what follows a special token too."""
-    model = state.get("model") or {}
-    if model.get("type") != "BPE" or not model.get("byte_fallback"):
+def _follow_llama(state: State, facts: Mapping[str, Any]) -> None:
+    """LlamaTokenizer has no normalizer: ▁ takes the place of a space, and stands before a text that has none
+    there or, if it is `legacy`, before what follows a special token too. CodeLlamaTokenizer knows no
+    `legacy`, and always takes the space off what is written."""
+    model, named = state.get("model") or {}, class_of(facts)
+    if named not in _LLAMAS or model.get("type") != "BPE" or not model.get("byte_fallback"):
         return
     spaced = facts.get("add_prefix_space") is not False
-    before = "never" if not spaced else "always" if facts.get("legacy") else "first"
+    plain = named == _LLAMAS[0]
+    before = "never" if not spaced else "always" if plain and facts.get("legacy") else "first"
     whole: list[decoders.Decoder] = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
     tokenizer = tokenizers.Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme=before, split=False)
-    tokenizer.decoder = decoders.Sequence([*whole, *([decoders.Strip(" ", 1, 0)] if spaced else [])])
+    tokenizer.decoder = decoders.Sequence(
+        [*whole, *([decoders.Strip(" ", 1, 0)] if spaced or not plain else [])]
+    )
     state.update({part: state_of(tokenizer)[part] for part in ("normalizer", "pre_tokenizer", "decoder")})
 
 
 def _follow_white_space(state: State, facts: Mapping[str, Any]) -> None:
-    """Parted at white space, without a normalizer but the table of characters."""
+    """XLMRobertaTokenizer and CamembertTokenizer part at white space, and keep no normalizer but the table of
+    characters."""
+    if class_of(facts) not in ("", *_PARTED) or (state.get("model") or {}).get("type") != "Unigram":
+        return
     before: Literal["always", "never"] = "never" if facts.get("add_prefix_space") is False else "always"
     own = state.get("normalizer") or {}
     tables = [step for step in own.get("normalizers", [own]) if step.get("type") == "Precompiled"]
@@ -160,6 +166,10 @@ def _follow_white_space(state: State, facts: Mapping[str, Any]) -> None:
     tokenizer.decoder = decoders.Metaspace(replacement="▁", prepend_scheme=before)
     state.update({part: state_of(tokenizer)[part] for part in ("pre_tokenizer", "decoder")})
     state["normalizer"] = tables[0] if tables else None
+
+
+def class_of(facts: Mapping[str, Any]) -> str:
+    return str(facts.get("tokenizer_class") or "").removesuffix("Fast")
 
 
 def special_tokens(
@@ -214,7 +224,7 @@ def _words_of_pieces(before: Literal["always", "never"]) -> pre_tokenizers.PreTo
     return pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), spaces])
 
 
-def fairseq_pieces(first: tuple[tuple[str, float], ...], skipped: int) -> Vocabulary:
+def fairseq_pieces(named: str, first: tuple[tuple[str, float], ...], skipped: int) -> Vocabulary:
     """Those of XLM-RoBERTa and CamemBERT: fairseq numbers its own special tokens `first`, then the pieces of
     a SentencePiece model but for the `skipped` that begin it, then <mask>."""
 
@@ -235,7 +245,7 @@ def fairseq_pieces(first: tuple[tuple[str, float], ...], skipped: int) -> Vocabu
         )
         return state_of(tokenizer)
 
-    return Vocabulary(file=SENTENCE_PIECES, read=read, follow=_follow_white_space)
+    return Vocabulary(file=SENTENCE_PIECES, read=read, follow=_follow_white_space, classes=(named,))
 
 
 def _not_there(folder: Path, facts: Mapping[str, Any]) -> State:
@@ -244,23 +254,36 @@ def _not_there(folder: Path, facts: Mapping[str, Any]) -> State:
 
 FAST_ONLY = Vocabulary(file="tokenizer.json", read=_not_there)
 """Of a family that never had another file."""
-WORD_PIECES = Vocabulary(file="vocab.txt", read=_from_words, follow=_follow_lower_case)
+WORD_PIECES = Vocabulary(
+    file="vocab.txt",
+    read=_from_words,
+    follow=_follow_lower_case,
+    classes=("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer"),
+)
 """BERT's."""
 MPNET_PIECES = Vocabulary(
     file="vocab.txt",
     read=lambda folder, facts: _from_words(folder, facts, _FAIRSEQ | {"unk": "[UNK]"}, twice=True),
     follow=_follow_lower_case,
+    classes=("MPNetTokenizer",),
 )
 """MPNet's: BERT's pieces, RoBERTa's special tokens but for [UNK]."""
-BYTE_PAIRS = Vocabulary(file="vocab.json", read=_from_merges)
+BYTE_PAIRS = Vocabulary(
+    file="vocab.json", read=_from_merges, follow=_follow_prefix_space, classes=("RobertaTokenizer",)
+)
 """RoBERTa's."""
 UNFRAMED_BYTE_PAIRS = Vocabulary(
-    file="vocab.json", read=_from_unframed_merges, follow=_follow_prefix_space, framed=False
+    file="vocab.json",
+    read=_from_unframed_merges,
+    follow=_follow_prefix_space,
+    framed=False,
+    classes=("GPT2Tokenizer",),
 )
 """GPT-2's."""
-XLM_PIECES = fairseq_pieces((("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)), 3)
+XLM_PIECES = fairseq_pieces(_PARTED[0], (("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)), 3)
 """XLM-RoBERTa's: the pieces' own <unk>, <s> and </s> are left out."""
 CAMEMBERT_PIECES = fairseq_pieces(
+    _PARTED[1],
     (
         ("<s>NOTUSED", 0.0),
         ("<pad>", 0.0),
@@ -279,5 +302,14 @@ def _nothing_older(folder: Path, facts: Mapping[str, Any]) -> State:
 
 UNFRAMED = Vocabulary(file="tokenizer.json", read=_nothing_older, framed=False)
 """Of Llama's kin: how they part a text, no older file tells."""
-SPACED_PIECES = replace(UNFRAMED, follow=_follow_spaces)
-"""Those that were made from a SentencePiece model."""
+LLAMA_PIECES = replace(UNFRAMED, follow=_follow_llama)
+"""Llama's own."""
+
+
+def vocabulary_of(named: str, usual: Vocabulary) -> Vocabulary:
+    """That of the class which a folder names: some encoders have the tokenizer of another family, as a small
+    multilingual E5 is a BERT with the pieces of XLM-RoBERTa."""
+    if not (usual.framed and usual.classes):
+        return usual
+    framed = (WORD_PIECES, MPNET_PIECES, BYTE_PAIRS, XLM_PIECES, CAMEMBERT_PIECES)
+    return next((each for each in framed if named in each.classes), usual)

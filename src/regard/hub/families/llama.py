@@ -7,14 +7,13 @@ and keys. What a config.json can say and this shape cannot do is refused by the 
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from regard.hub.facts import Facts
 from regard.hub.family import DecoderFamily
 from regard.hub.files import HubError, HubWarning
 from regard.hub.names import Family
-from regard.hub.vocabularies import SPACED_PIECES
+from regard.hub.vocabularies import LLAMA_PIECES
 from regard.hub.writing import require
 from regard.settings.models import DecoderConfig
 from regard.settings.network import (
@@ -368,7 +367,7 @@ LLAMA = DecoderFamily(
     defaults=DEFAULTS,
     only={"pretraining_tp": (1,), "rope_interleaved": (False,), "partial_rotary_factor": (1.0,)},
     metadata="is_llama_config max_sequence_length transformers.js_config rope_parameters layer_types",
-    vocabulary=replace(SPACED_PIECES, classes=("LlamaTokenizer",)),
+    vocabulary=LLAMA_PIECES,
     architectures=("LlamaForCausalLM", "LlamaModel"),
     read=_read,
     claims=lambda config, tokenizer: is_of_the_make(config),

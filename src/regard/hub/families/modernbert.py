@@ -258,6 +258,7 @@ MODERNBERT = EncoderFamily(
     },
     only={
         "hidden_activation": ["gelu"],
+        "position_embedding_type": ["absolute", "sans_pos"],  # of no table; neither is read
         "norm_bias": [False],
         "attention_bias": [False],
         "mlp_bias": [False],

@@ -75,9 +75,6 @@ ROBERTA = EncoderFamily(
 )
 
 
-_PARTED = ("", "XLMRobertaTokenizer", "CamembertTokenizer")
-
-
 def _is_unigram(tokenizer: Tokenizer) -> bool:
     return bool(tokenizer.state["model"].get("type") == "Unigram")
 
@@ -87,7 +84,7 @@ XLM_ROBERTA = replace(
     name="xlm-roberta",
     stem="XLMRoberta",
     defaults={**ROBERTA.defaults, "vocabulary": 250002},
-    vocabulary=replace(XLM_PIECES, classes=_PARTED),
+    vocabulary=XLM_PIECES,
     claims=lambda encoder, tokenizer: ROBERTA.claims(encoder, tokenizer) and _is_unigram(tokenizer),
 )
 """RoBERTa over a hundred languages (Conneau et al. 2020): pieces in the place of bytes. E5, BGE and others
@@ -97,7 +94,7 @@ CAMEMBERT = replace(
     name="camembert",
     stem="Camembert",
     defaults={**ROBERTA.defaults, "vocabulary": 32005},
-    vocabulary=replace(CAMEMBERT_PIECES, classes=_PARTED),
+    vocabulary=CAMEMBERT_PIECES,
     claims=lambda encoder, tokenizer: (
         XLM_ROBERTA.claims(encoder, tokenizer) and "<s>NOTUSED" in tokenizer.vocabulary
     ),
