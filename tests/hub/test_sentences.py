@@ -249,6 +249,14 @@ def test_search_sets_the_prompts_of_queries_and_of_passages(folder, tmp_path_fac
         ("modules.json", {"type": "sentence_transformers.models.Transformer"}, "a list of modules"),
         ("modules.json", [3], "not known"),
         ("sentence_bert_config.json", {"max_seq_length": "long"}, "max_seq_length='long'"),
+        ("sentence_bert_config.json", {"query_length": 32}, "query_length=32 is not supported"),
+        ("sentence_bert_config.json", {"document_length": 8}, "document_length=8 is not supported"),
+        ("sentence_bert_config.json", {"query_expansion": {"length": 32}}, "query_expansion="),
+        (
+            "sentence_bert_config.json",
+            {"processing_kwargs": {"text": {"max_length": 8}}},
+            "processing_kwargs=",
+        ),
     ],
 )
 def test_modules_that_are_not_known_are_refused(folder, file, content, message):

@@ -43,6 +43,8 @@ MODULES = "modules.json"
 _SETTINGS = "sentence_bert_config.json"
 _POOLS: dict[str, Literal["first", "mean", "max", "last"]] = TABLES["pooling"]["modes"]
 _FLAGS: dict[str, str] = TABLES["pooling"]["flags"]
+_OTHERWISE = ("processing_kwargs", "query_length", "document_length", "query_expansion")
+"""Keys that would have texts read otherwise: cut elsewhere for queries, or with tokens put behind them."""
 _KINDS = ("Transformer", "Pooling", "Dense", "Normalize")
 _ACTIVATIONS: dict[Inner, tuple[str, ...]] = {
     "tanh": ("torch.nn.modules.activation.Tanh", "torch.nn.Tanh"),
@@ -72,6 +74,12 @@ def read_sentences(folder: Path) -> Sentences | None:
     kinds, places = _read_modules(folder, path)
     root = places[0] or folder
     settings = read_table_if_there(root / _SETTINGS)
+    for key in _OTHERWISE:
+        if settings.get(key):
+            raise HubError(
+                f"{root / _SETTINGS}: {key}={settings[key]!r:.60} is not supported; take the key out if the "
+                "model does without"
+            )
     longest = settings.get("max_seq_length")
     if longest is not None and (type(longest) is not int or longest < 1):
         raise HubError(f"{root / _SETTINGS}: max_seq_length={longest!r} must be a whole number from 1")
