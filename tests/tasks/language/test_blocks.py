@@ -1,6 +1,8 @@
 """Text in blocks, and windows over it: what is read, what is predicted, what is scored."""
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,10 +18,11 @@ from regard.models.decoder import Decoder
 from regard.settings.shape import LanguageShape
 from regard.settings.training import BatchConfig
 from regard.tasks.base.documents import DocumentCorpus, DocumentsConfig
-from regard.tasks.language.data import BlockFeed, Blocks, build_stream, document_bounds
+from regard.tasks.language.data import BlockFeed, Blocks, Ends, build_stream, document_bounds
 from regard.tasks.language.perplexity import Windows, figures, nll
 from regard.tasks.language.train import LanguageLoss
 from regard.text import DataError, Tokenizer, TokenizerConfig
+from regard.text.conventions import Conventions
 from regard.train.objectives import HIDDEN
 
 LETTERS = Tokenizer.train(["abcdefgh \n"], TokenizerConfig(kind="characters", vocabulary=40))
@@ -55,6 +58,25 @@ def test_a_stream_is_the_text_to_the_letter_with_line_ends_and_blank_lines(tmp_p
     assert sum(store["bytes"].values) == len(first) + len(second)
     # words, and a line end for each line
     assert store["words"].values.tolist() == [3 + 4, 2 + 4]
+
+
+def test_documents_begin_with_the_start_token_where_texts_of_the_model_do(tmp_path: Path) -> None:
+    """SmolLM's chat models begin a turn with it, and no text. A token for both parts documents."""
+    (tmp_path / "one.txt").write_text("abc")
+    (tmp_path / "two.txt").write_text("de")
+    corpus = DocumentCorpus(
+        DocumentsConfig(train=("one.txt", "two.txt"), valid=("one.txt",), documents="file"), tmp_path
+    )
+    found = []
+    for begins in (None, True, False):
+        store = build_stream(corpus, "train", LETTERS, tmp_path / "store", Conventions(begins=begins))
+        found.append(store["ids"].values.tolist())
+    one, two = ([*LETTERS.encode(text).ids] for text in ("abc", "de"))
+    expected = [[START, *one, END, START, *two, END]] * 2 + [[*one, END, *two, END]]
+    assert found == expected
+    specials = replace(LETTERS.specials, end=LETTERS.specials.start)
+    both: Any = SimpleNamespace(vocabulary=LETTERS.vocabulary, specials=specials)
+    assert Ends.of(both, Conventions(begins=False)) == Ends([START], [])
 
 
 def test_where_ends_are_held_out_no_token_says_that_a_document_ends_there(tmp_path: Path) -> None:

@@ -26,12 +26,19 @@ from regard.tasks.base.documents import DocumentCorpus, Passage
 from regard.tasks.base.feed import Batch, PlannedFeed, Sharing
 from regard.tasks.base.splits import Split
 from regard.text import DataError, Origin, Tokenizer
+from regard.text.conventions import Conventions
 from regard.train.objectives import HIDDEN
 
 _SHIFT = 5  # what a random number is for; masked text has those before
 
 
-def build_stream(corpus: DocumentCorpus, split: Split, tokenizer: Tokenizer, folder: Path) -> Store:
+def build_stream(
+    corpus: DocumentCorpus,
+    split: Split,
+    tokenizer: Tokenizer,
+    folder: Path,
+    conventions: Conventions = Conventions(),  # noqa: B008  # frozen
+) -> Store:
     """The text of a split on disk. A row is a passage: its tokens, the number of its document, its bytes, and
     its words, line ends among them. Built only if the one there is not of the same text and settings."""
     config = corpus.config
@@ -39,8 +46,9 @@ def build_stream(corpus: DocumentCorpus, split: Split, tokenizer: Tokenizer, fol
     settings = json.dumps(
         [to_dict(replace(config, root="")), corpus.share]
     )  # the same text elsewhere is the same
-    wanted = fingerprint(paths, tokenizer.fingerprint(), split, settings, "stream 1")
-    ends = Ends.of(tokenizer)
+    ends = Ends.of(tokenizer, conventions)
+    kind = "stream 1" if ends.start else "stream 1, not begun"
+    wanted = fingerprint(paths, tokenizer.fingerprint(), split, settings, kind)
     # Where the ends of documents are held out, what is learned from has no end, and the rest no beginning.
     if corpus.share:
         ends = replace(ends, start=[]) if split == "valid" else replace(ends, end=[])
@@ -86,18 +94,19 @@ def _with_next(passages: Iterator[Passage]) -> Iterator[tuple[Passage, Passage |
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """What a document begins and ends with: nothing, where the tokenizer has no such token. One token for
-    both, as GPT-2 has it, stands before each document only."""
+    """What a document begins and ends with: nothing, where the tokenizer has no such token, or where the
+    model's texts do not begin with it. One token for both, as GPT-2 has it, stands before each document
+    only: it parts them."""
 
     start: list[int]
     end: list[int]
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer) -> "Ends":
+    def of(cls, tokenizer: Tokenizer, conventions: Conventions) -> "Ends":
         vocabulary, specials = tokenizer.vocabulary, tokenizer.specials
         start = [] if specials.start is None else [vocabulary[specials.start]]
         end = [] if specials.end in (None, specials.start) else [vocabulary[specials.end]]
-        return cls(start, end)
+        return cls([] if end and conventions.begins is False else start, end)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -54,7 +54,7 @@ def evaluate(folder: Path, options: EvaluateOptions, console: Console) -> dict[s
     model: Decoder = built(checkpoint, folder, config, spent=True).to(place).eval()
     data = replace(data, train=tuple(map(str, files)), root="", **text_options(options))
     corpus = DocumentCorpus(data, Path(), blank=True)
-    rows = list(stream_rows(corpus.whole(), tokenizer, Ends.of(tokenizer)))
+    rows = list(stream_rows(corpus.whole(), tokenizer, Ends.of(tokenizer, checkpoint.conventions)))
     ids = np.array([id for row in rows for id in row["ids"]], dtype=np.int64)
     if len(ids) < 2:
         raise DataError(Origin(str(files[0])), "no text to measure on", remedy="name files that have some")

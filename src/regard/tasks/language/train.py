@@ -31,6 +31,7 @@ from regard.tasks.language.perplexity import Windows, figures, nll
 from regard.tasks.language.recipe import LanguageRecipe, within
 from regard.tasks.language.start import built, find_start, lengthened
 from regard.text import Tokenizer
+from regard.text.conventions import Conventions
 from regard.train.objectives import Sums, head_loss
 from regard.train.ranks import Ranks
 
@@ -95,8 +96,10 @@ def prepare(
                 split: build_dialogues(corpus, split, tokenizer, start.conventions, folder / name)
                 for split, name in STORES.items()
             }
+        conventions = Conventions() if start is None else start.conventions
         return {
-            split: build_stream(corpus, split, tokenizer, folder / name) for split, name in STORES.items()
+            split: build_stream(corpus, split, tokenizer, folder / name, conventions)
+            for split, name in STORES.items()
         }
 
     if ranks.builder:
