@@ -99,7 +99,7 @@ def test_a_bar_that_is_far_ahead_ends_at_the_most_with_its_ratio_beside_it():
     assert axes.patches[0].get_width() == MOST - 1
     assert axes.get_xlim()[1] < 10 * MOST
     assert any(each.get_text().startswith("400.00  ") for each in axes.texts)
-    assert [label.get_text() for label in axes.get_yticklabels()][0] == "writing, int8"
+    assert next(label.get_text() for label in axes.get_yticklabels()) == "writing, int8"
 
 
 def test_nothing_to_draw_is_an_error():

@@ -51,7 +51,12 @@ def test_nothing_outside_the_table_knows_a_family_by_its_name():
     paths = {path for path in FOLDER.rglob("*.py") if path.parent != FOLDER / "families"} - {alike}
     assert FOLDER / "tokens.py" in paths
     for path in sorted(paths):
-        assert not names_of_families(path.read_text(encoding="utf-8")), path.relative_to(FOLDER)
+        found = names_of_families(path.read_text(encoding="utf-8"))
+        if (
+            path.name == "vocabularies.py"
+        ):  # a table of its own: a folder of any family may name any tokenizer
+            found = [name for name in found if not name.endswith("Tokenizer")]
+        assert not found, path.relative_to(FOLDER)
 
 
 @pytest.mark.parametrize(
