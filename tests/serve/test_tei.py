@@ -7,9 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from starlette.testclient import TestClient
 
 import regard
+from regard.serve.app import build_app
 from regard.serve.doors.tei import _end
+from regard.serve.models import Named
+from regard.serve.service import Service
 from tests.serve.server import serving
 
 TEXTS = ["A dog barks.", "Guten Morgen!", "The ship sails."]
@@ -195,3 +199,32 @@ def test_prompts_stand_before_what_is_asked_and_what_is_searched(models, tmp_pat
         wanted = model.embed(TEXTS, prompt="passage") @ model.embed("a ship", prompt="query")
         for each in ranked:
             assert each["score"] == pytest.approx(float(wanted[each["index"]]), abs=1e-5)
+
+
+def test_rankings_are_cosines_also_of_vectors_that_have_other_lengths(models, tmp_path):
+    """Unless the model was trained for the dot product."""
+    own = {"plain": {}, "dot": {"similarity_fn_name": "dot"}, "far": {"similarity_fn_name": "euclidean"}}
+    for name, facts in own.items():
+        folder = tmp_path / name
+        shutil.copytree(models / "minilm", folder)
+        modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+        kept = [each for each in modules if not each["type"].endswith("Normalize")]
+        assert len(kept) < len(modules)
+        (folder / "modules.json").write_text(json.dumps(kept), encoding="utf-8")
+        (folder / "config_sentence_transformers.json").write_text(json.dumps(facts), encoding="utf-8")
+    service = Service([Named.of(f"{name}={tmp_path / name}") for name in own], device="cpu")
+    query, *texts = regard.load(tmp_path / "plain", device="cpu").embed(["a ship", *TEXTS])
+    lengths = np.linalg.norm(texts, axis=1) * np.linalg.norm(query)
+    assert lengths.min() > 2
+    wanted = {"plain": texts @ query / lengths, "dot": texts @ query}
+    with TestClient(build_app(lambda: service), base_url="http://localhost") as client:
+        asked = {"query": "a ship", "texts": TEXTS}
+        for name, scores in wanted.items():
+            found = client.post("/rerank", json={**asked, "model": name}).json()
+            assert {each["index"]: each["score"] for each in found} == pytest.approx(
+                dict(enumerate(scores)), rel=1e-3
+            )
+        refused = client.post("/rerank", json={**asked, "model": "far"})
+    service.close()
+    assert refused.status_code == 400
+    assert "compared by euclidean" in refused.json()["error"]

@@ -1,9 +1,10 @@
 """Text Embeddings Inference's: vectors, labels, similarities and rankings; and Cohere's /v1/rerank.
 
-A pair is ranked by a reranker, where one is served; else by the cosine of vectors, or by a classifier of
-pairs (its number, or its last label). A reranker's score is a probability, its sigmoid, unless `raw_scores`
-are asked for. What is too long for a model is cut with `truncate`, and refused without; where a request does
-not say, /embed and /similarity refuse it, labels are of its beginning, and rankings are of all of it.
+A pair is ranked by a reranker, where one is served; else by the cosine of vectors (their dot product, if the
+model says so), or by a classifier of pairs (its number, or its last label). A reranker's score is a
+probability, its sigmoid, unless `raw_scores` are asked for. What is too long for a model is cut with
+`truncate`, and refused without; where a request does not say, /embed and /similarity refuse it, labels are
+of its beginning, and rankings are of all of it.
 """
 
 from collections import Counter
@@ -214,18 +215,26 @@ async def _scored(ask: Ask, served: Served, query: str, texts: list[str]) -> lis
     if served in models.of("embed"):
         _raw(ask, served, "similarities")
         asked, searched = (served.predictor.prompt_of(side) for side in ("query", "passage"))
+        read = partial(_read, ask, served, "embed", normalised=_unit(served))
         if asked == searched:
-            vectors = np.stack(
-                await _read(ask, served, "embed", [[query, *texts]], ask.fields, "windows", prompt=asked)
-            )
+            vectors = np.stack(await read([[query, *texts]], ask.fields, "windows", prompt=asked))
             return [float(score) for score in vectors[1:] @ vectors[0]]
-        [vector] = await _read(ask, served, "embed", [[query]], ask.fields, "windows", prompt=asked)
-        found = await _read(ask, served, "embed", [texts], ask.fields, "windows", prompt=searched)
+        [vector] = await read([[query]], ask.fields, "windows", prompt=asked)
+        found = await read([texts], ask.fields, "windows", prompt=searched)
         return [float(score) for score in np.stack(found) @ vector] if texts else []
     _raw(ask, served, _instead(served))
     found = await _read(ask, served, "classify", pairs, ask.fields, "cut")
     last = served.predictor.labels[-1] if served.predictor.labels else ""
     return [float(each.probabilities.get(last, each.value)) for each in found]
+
+
+def _unit(served: Served) -> bool | None:
+    """Whether vectors are read with length 1, so that their products are cosines; those of a model that was
+    trained for the dot product are as it has them."""
+    if getattr(served.predictor.reader.model.config.head, "similarity", "cosine") == "dot":
+        return None
+    served.predictor.check_cosine()
+    return True
 
 
 async def info(ask: Ask) -> Response:
