@@ -188,6 +188,27 @@ def test_lines_are_ranked_by_their_cosine(server, opened, alone, tmp_path):
 
 
 @needs_browser
+def test_what_is_asked_and_what_is_searched_have_their_own_prompts(server, browser):
+    page = browser.new_page()
+    as_served(page, "minilm", prompts={"query": "asked", "passage": "searched"})
+    read: list[tuple[list[str], str]] = []
+
+    def embed(route) -> None:
+        given = route.request.post_data_json
+        read.append((given["texts"], given["prompt"]))
+        route.fulfill(json={"results": [{"vector": [1, 0]} for _ in given["texts"]]})
+
+    page.route("**/v1/embed", embed)
+    page.goto(at(server))
+    page.click("#tab-search")
+    page.fill("#lines", "a ship\na tree")
+    page.fill("#query", "a ship")
+    page.wait_for_selector(".hits li")
+    assert read == [(["a ship"], "asked"), (["a ship", "a tree"], "searched")]
+    page.close()
+
+
+@needs_browser
 def test_labels_have_bars_of_their_probabilities(server, opened, alone):
     page = opened(at(server), "classify")
     page.fill("#text", "A moving, funny film.")
@@ -347,6 +368,39 @@ def test_languages_are_chosen_and_swapped(unlocked):
     page.select_option("#from", "en")
     until(page, f"translating.source === {json.dumps(before)}")
     assert page.inner_text(".pane:last-child h2") == "German"
+
+
+def as_served(page, name: str, **more: object) -> None:
+    """The page is told more of a model."""
+
+    def about(route) -> None:
+        reply = route.fetch()
+        found = reply.json()
+        next(each for each in found["models"] if each["name"] == name).update(more)
+        route.fulfill(response=reply, json=found)
+
+    page.route("**/v1/about", about)
+
+
+@needs_browser
+def test_a_model_that_is_told_what_it_reads_is_told_what_was_chosen(server, browser):
+    page = browser.new_page()
+    as_served(page, "en-de", reads=["en", "cs", "de"])
+    asked: list[dict[str, object]] = []
+
+    def translate(route) -> None:
+        asked.append(route.request.post_data_json)
+        result = {"source": SENTENCE, "text": "Wo?", "confidence": 1, "finished": True}
+        route.fulfill(json={"results": [result]})
+
+    page.route("**/v1/translate", translate)
+    page.goto(at(server))
+    write(page, SENTENCE)
+    assert page.locator("#from option").all_inner_texts() == ["English", "Czech"]
+    page.select_option("#from", "cs")
+    until(page, "translating.pair === 1 && translating.source !== null")
+    assert [(each["source"], each["target"]) for each in asked] == [("en", "de"), ("cs", "de")]
+    page.close()
 
 
 @needs_browser

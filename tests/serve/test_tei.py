@@ -195,6 +195,8 @@ def test_prompts_stand_before_what_is_asked_and_what_is_searched(models, tmp_pat
             refused = server.post(path, {field: TEXTS, name: "answer"})
             assert refused.status_code == 400
             assert "it has query, passage" in refused.text
+        (about,) = server.get("/v1/about").json()["models"]
+        assert about["prompts"] == {"query": "query", "passage": "passage"}
         ranked = server.post("/rerank", {"query": "a ship", "texts": TEXTS}).json()
         wanted = model.embed(TEXTS, prompt="passage") @ model.embed("a ship", prompt="query")
         for each in ranked:

@@ -71,6 +71,14 @@ def test_each_door_reads_the_language_that_it_is_told(told):
         assert found == {"detected_source_language": source.upper(), "text": wanted}
 
 
+def test_a_page_is_told_what_can_be_read_the_models_own_language_first(told):
+    client, _ = told
+    about = client.get("/v1/about").json()
+    (model,) = about["models"]
+    assert base(model["reads"][0]) == "en"
+    assert {*model["reads"]} == {each["target"] for each in about["pairs"]}
+
+
 def test_files_are_read_in_their_own_language(told):
     client, alone = told
     sent = {"source": "cs", "target": "de"}

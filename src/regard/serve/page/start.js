@@ -37,10 +37,20 @@ function drawAbout() {
   put(document.getElementById('about'), has.look ? 'Look inside: ' : null, parts, ' ', forget);
 }
 
+/** Pairs of languages; a model that is told what it reads has one of each language that it can be told. */
+function toldPairs({ models, pairs }) {
+  return pairs.flatMap((pair) => {
+    const { reads = [] } = models.find((each) => each.name === pair.model);
+    const others = reads.filter((source) => source !== pair.target);
+    return others.length ? others.map((source) => ({ ...pair, source })) : [pair];
+  });
+}
+
 async function begin() {
   const frame = document.getElementById('view');
   try {
     about = await (await send('v1/about')).json();
+    about.pairs = toldPairs(about);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     if (error.status === 401) { put(frame); wantKey(); return; }

@@ -10,14 +10,17 @@ view({
 });
 
 const searching = { model: null, lines: '', query: '' };
-const vectors = new Map(); // by model and text
+const vectors = new Map(); // by model, prompt and text
 const MOST_LINES = 20000, SHOWN_LINES = 20;
 
-const vectorKey = (text) => `${searching.model}\n${text}`;
+/** What the model has before a text of this side, query or passage; it may have nothing of the kind. */
+const promptOf = (side) => modelsFor('embed').find((each) => each.name === searching.model).prompts?.[side];
+
+const vectorKey = (text, side) => `${searching.model}\n${promptOf(side) ?? ''}\n${text}`;
 
 /** Of texts that have none yet, in requests as large as the service takes. */
-async function fetchVectors(texts, how) {
-  const wanted = [...new Set(texts)].filter((text) => !vectors.has(vectorKey(text)));
+async function fetchVectors(texts, side, how) {
+  const wanted = [...new Set(texts)].filter((text) => !vectors.has(vectorKey(text, side)));
   for (let first = 0; first < wanted.length;) {
     let last = first, size = 0;
     while (last < wanted.length && last - first < about.limits.texts) {
@@ -26,8 +29,8 @@ async function fetchVectors(texts, how) {
       last += 1;
     }
     if (wanted.length > about.limits.texts) how.waiting(`${first.toLocaleString('en')} of ${wanted.length.toLocaleString('en')} lines are read …`);
-    const { results: found } = await ask('v1/embed', { model: searching.model, texts: wanted.slice(first, last) }, how);
-    found.forEach((each, i) => vectors.set(vectorKey(wanted[first + i]), Float32Array.from(each.vector)));
+    const { results: found } = await ask('v1/embed', { model: searching.model, texts: wanted.slice(first, last), prompt: promptOf(side) }, how);
+    found.forEach((each, i) => vectors.set(vectorKey(wanted[first + i], side), Float32Array.from(each.vector)));
     first = last;
   }
 }
@@ -51,9 +54,10 @@ function drawSearch(root) {
     if (!all.length || !text) { result.show(el('p', { class: 'faint' }, all.length ? 'Ask something.' : 'The lines that fit best will appear here.')); return; }
     result.run(async (how) => {
       if (all.length > MOST_LINES) throw refused(`${all.length.toLocaleString('en')} lines: at most ${MOST_LINES.toLocaleString('en')} are searched here. For more: regard search`);
-      await fetchVectors([text, ...all.map((each) => each.text)], how);
-      const asked = vectors.get(vectorKey(text));
-      const ranked = all.map((each) => ({ ...each, cosine: cosine(asked, vectors.get(vectorKey(each.text))) })).sort((a, b) => b.cosine - a.cosine);
+      await fetchVectors([text], 'query', how);
+      await fetchVectors(all.map((each) => each.text), 'passage', how);
+      const asked = vectors.get(vectorKey(text, 'query'));
+      const ranked = all.map((each) => ({ ...each, cosine: cosine(asked, vectors.get(vectorKey(each.text, 'passage'))) })).sort((a, b) => b.cosine - a.cosine);
       return el('ol', { class: 'hits' }, ranked.slice(0, SHOWN_LINES).map((each) => el('li', {},
         el('span', { class: 'number score', title: 'cosine' }, fixed(each.cosine, 2)), el('span', { class: 'bars' }, bar(Math.max(0, each.cosine))),
         el('span', { class: 'hit', dir: 'auto' }, each.text), el('span', { class: 'faint number' }, `line ${each.number.toLocaleString('en')}`))));

@@ -63,7 +63,7 @@ function drawTranslate(root) {
   }
 
   async function translations(given, how) {
-    const { results: [of] } = await ask('v1/translate', { model: pair.model, texts: [translating.text], target: pair.target, align: pair.aligns, ...given }, how);
+    const { results: [of] } = await ask('v1/translate', { model: pair.model, texts: [translating.text], source: pair.source, target: pair.target, align: pair.aligns, ...given }, how);
     return (of.alternatives ?? [of]).map(({ text: written, confidence, finished }) => ({ text: written, confidence, finished, of }));
   }
 
