@@ -328,11 +328,17 @@ def test_what_a_name_and_a_keys_file_may_say(tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     keys.write_text("one\ntwo acme\n")
     assert read_keys(keys, ["acme"]) == {"one": None, "two": "acme"}
+    keys.write_text("one\ntwo acme\n", encoding="utf-8-sig")  # as editors of Windows do
+    assert read_keys(keys, ["acme"]) == {"one": None, "two": "acme"}
     with pytest.raises(
         ConfigError, match="key 2: behind it stands the name of a model, one of other"
     ) as raised:
         read_keys(keys, ["other"])
     assert "two" not in str(raised.value)
+    keys.write_text("one\nschlüssel\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="key 2: letters of ASCII alone") as raised:
+        read_keys(keys, [])
+    assert "schl" not in str(raised.value)
 
 
 def test_the_model_of_a_key_is_a_translator(models: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ def read_keys(path: Path | None, names: Collection[str]) -> dict[str, str | None
     if path is None:
         return {}
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeError) as error:
         raise ConfigError(f"--keys {path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from error
     rows = [line.split() for line in text.splitlines()]
@@ -22,6 +22,8 @@ def read_keys(path: Path | None, names: Collection[str]) -> dict[str, str | None
     if not rows:
         raise ConfigError(f"{path}: no keys; write one a line")
     for number, row in enumerate(rows, 1):  # which is not told: it is a secret
+        if not row[0].isascii():
+            raise ConfigError(f"{path}: key {number}: letters of ASCII alone; no header carries others")
         if len(row) > 2 or (len(row) == 2 and row[1] not in names):
             there = ", ".join(names)
             raise ConfigError(f"{path}: key {number}: behind it stands the name of a model, one of {there}")
