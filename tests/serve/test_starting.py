@@ -11,19 +11,22 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
+from regard.cli import build
 from regard.config import ConfigError
 from regard.serve import cli, connection, run
 from regard.serve.app import build_app
 from regard.serve.connection import BEYOND, OWN
 from regard.serve.limits import Limits
-from regard.serve.listening import OTHERS, Certificate, bound, certificate_of, make_room
+from regard.serve.listening import OTHERS, Certificate, bound, certificate_of, make_room, url_of
 from regard.serve.models import Named
 from regard.serve.run import _Server, configured
 from regard.serve.service import Service
@@ -48,6 +51,21 @@ def test_a_port_that_is_taken_is_told_with_its_remedy() -> None:
             bound("127.0.0.1", 65_536)
         for each in map(stack.enter_context, bound("localhost", 0)):
             assert each.getsockname()[1] > 0
+
+
+def test_a_limit_that_is_none_is_refused_by_its_option() -> None:
+    told = CliRunner().invoke(build(), ["serve", "--help"], terminal_width=200).stdout
+    for each in fields(Limits):
+        for value in (0, -1, float("inf"), float("nan")):
+            with pytest.raises(ValueError, match="greater than 0") as raised:
+                Limits(**{each.name: value})
+            assert f" {str(raised.value).split()[0]} " in told
+
+
+def test_where_it_listens_is_an_address_for_browsers() -> None:
+    assert url_of("127.0.0.1", 8000, secure=False) == "http://127.0.0.1:8000/"
+    assert url_of("desk.example", 443, secure=True) == "https://desk.example:443/"
+    assert url_of("::1", 8000, secure=False) == "http://[::1]:8000/"
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,10 @@
 """What a service takes, and what it refuses; all of it can be set, and is safe as it stands."""
 
+import math
 from dataclasses import dataclass
+
+OPTIONS = {"tokens": "--max-in-flight", "seconds": "--deadline", "max_tokens": "--max-tokens"}
+"""What they are called on the command line; the others are called --max- and their name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,5 +37,6 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name}={getattr(self, name)} must be greater than 0")
+            if not 0 < (value := getattr(self, name)) < math.inf:
+                option = OPTIONS.get(name, f"--max-{name}")
+                raise ValueError(f"{option} {value}: give a number greater than 0")

@@ -43,6 +43,11 @@ def bound(host: str, port: int) -> list[socket.socket]:
     return sockets
 
 
+def url_of(host: str, port: int, *, secure: bool) -> str:
+    """Of the page; addresses of IPv6 stand in brackets there."""
+    return f"{'https' if secure else 'http'}://{f'[{host}]' if ':' in host else host}:{port}/"
+
+
 def taken(host: str, port: int, error: OSError) -> ConfigError:
     return ConfigError(
         f"--host {host} --port {port}: {_reason(error)}; choose another port, or 0 for any that is free"

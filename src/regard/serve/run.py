@@ -24,7 +24,7 @@ from regard.serve.app import DOORS, build_app
 from regard.serve.connection import Connection, Room
 from regard.serve.keys import Keys, check_keys
 from regard.serve.limits import Limits
-from regard.serve.listening import Certificate, bound, make_room, taken
+from regard.serve.listening import Certificate, bound, make_room, taken, url_of
 from regard.serve.looking import Explorers
 from regard.serve.models import Named
 from regard.serve.service import Service
@@ -194,11 +194,10 @@ class _Server(uvicorn.Server):
         except OSError as error:  # another process has begun to listen there since
             raise taken(self.config.host, self.config.port, error) from error
         if self.started:
-            scheme = "https" if self.config.is_ssl else "http"
             port = self.servers[0].sockets[0].getsockname()[1]
             names = ", ".join(f"{each.name} ({each.task})" for each in self._service.models)
             self._console.print(f"serving {names}", highlight=False, markup=False, soft_wrap=True)
-            address = f"{scheme}://{self.config.host}:{port}/"
+            address = url_of(self.config.host, port, secure=self.config.is_ssl)
             self._console.print(address, highlight=False, markup=False, soft_wrap=True)
 
     async def shutdown(self, sockets: Any = None) -> None:
