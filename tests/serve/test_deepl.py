@@ -150,6 +150,14 @@ def test_glossaries_come_as_csv_too(client):
     )
     assert client.get_glossary_entries(glossary) == {"dog": "Dackel", "the cat, too": "Mieze"}
     client.delete_glossary(glossary)
+    glossary = client.create_glossary_from_csv("csv", "EN", "DE", "\ufeffdog,Dackel\r\ncat,Mieze\r\n")
+    assert client.get_glossary_entries(glossary) == {"dog": "Dackel", "cat": "Mieze"}
+    client.delete_glossary(glossary)
+    with pytest.raises(deepl.DeepLException, match="entries: field larger than field limit"):
+        client.create_glossary_from_csv("csv", "EN", "DE", "dog" * 50_000 + ",Dackel")
+    for entries in ('dog,Dackel\n"a\tcat",Mieze\n', 'dog,Dackel\ncat,"Mie\nze"\n'):
+        with pytest.raises(deepl.DeepLException, match="line 2: a term has no tab and no end of line"):
+            client.create_glossary_from_csv("csv", "EN", "DE", entries)
 
 
 @pytest.mark.parametrize(

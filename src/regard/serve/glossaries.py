@@ -7,6 +7,7 @@ file; else they are forgotten when the service ends.
 import asyncio
 import csv
 import logging
+import re
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -253,8 +254,15 @@ def read_entries(text: str, kind: str) -> dict[str, str]:
     """Of lines with tabs (tsv) or commas (csv; languages in a third and fourth column are not looked at)."""
     if kind not in ("tsv", "csv"):
         raise RefusedError(f"entries_format={kind!r:.40} is none of tsv, csv")
-    lines = text.splitlines()
-    rows = [line.split("\t") for line in lines] if kind == "tsv" else [*csv.reader(lines)]
+    text = text.removeprefix("\ufeff")
+    try:
+        rows = (
+            [line.split("\t") for line in text.splitlines()]
+            if kind == "tsv"
+            else [*csv.reader(text.splitlines(keepends=True))]
+        )
+    except csv.Error as error:
+        raise RefusedError(f"entries: {error}") from error
     entries: dict[str, str] = {}
     for number, row in enumerate(rows, 1):
         fields = [each.strip() for each in row]
@@ -262,6 +270,8 @@ def read_entries(text: str, kind: str) -> dict[str, str]:
             continue
         if len(fields) < 2 or (kind == "tsv" and len(fields) > 2) or not (fields[0] and fields[1]):
             raise RefusedError(f"entries, line {number}: a term and its translation are needed")
+        if re.search(r"[\t\n\r]", fields[0] + fields[1]):
+            raise RefusedError(f"entries, line {number}: a term has no tab and no end of line in it")
         if max(map(len, fields[:2])) > LONGEST:
             raise RefusedError(f"entries, line {number}: longer than {LONGEST} characters")
         if fields[0] in entries:
