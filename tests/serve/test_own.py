@@ -7,11 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
-from regard.serve.app import DOORS
+from regard.serve.app import DOORS, build_app
 from regard.serve.asking import _gathered
 from regard.serve.line import RefusedError
-from regard.serve.models import Models
+from regard.serve.models import Models, Named
+from regard.serve.service import Service
 from tests.examples import ANSWERS, FILMS, PAIRS, STORY
 
 SENTENCES = [source for source, _ in PAIRS]
@@ -183,6 +185,22 @@ def test_a_model_that_is_named_translates_its_own_languages_only(server, path, f
     answered = server.post(path, {**fields, "model": "en-de"})
     assert answered.status_code == 400
     assert "the model 'en-de' translates from en to de, not from" in answered.text
+
+
+def test_a_source_alone_chooses_the_model_that_reads_it(word_model):
+    service = Service([Named.of(f"{pair}={word_model}") for pair in ("en-de", "de-en")], device="cpu")
+    with TestClient(build_app(lambda: service), base_url="http://localhost") as client:
+        for more, name in (
+            ({"source": "de"}, "de-en"),
+            ({"source": "en"}, "en-de"),
+            ({"model": ""}, "en-de"),
+        ):
+            answered = client.post("/v1/translate", json={"texts": "a dog", **more})
+            assert answered.json()["model"] == name
+        refused = client.post("/v1/translate", json={"texts": "a dog", "source": "fr"})
+    service.close()
+    assert refused.status_code == 400
+    assert "no model translates from fr to any: there are de-en, en-de" in refused.json()["error"]
 
 
 def test_a_model_of_unknown_languages_can_be_named_for_any():

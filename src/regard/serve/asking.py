@@ -169,19 +169,20 @@ class Ask:
         """The one that the request names; that of the key, if these are its languages; or the first that
         fits."""
         models, name = self.service.models, self.value("model", str)
-        if name is not None:
+        if name:
             return models.translator(name, source, target)
         if self._own is not None:
             own = models.named(self._own, ["translate"])
             if own.joins(source, target):
                 return own
-        return models.named(None, ["translate"]) if target is None else models.pair(source, target)
+        known = source is not None or target is not None
+        return models.pair(source, target) if known else models.named(None, ["translate"])
 
     def sources(self, target: str) -> list[str] | None:
         """From which languages the request can be translated to a target; None for any. An error if there is
         no way."""
         fitting = [self.translator(None, target)]  # tells that there is none, and which there are
-        if self.value("model", str) is None:
+        if not self.value("model", str):
             fitting = [each for each in self.service.models.translators() if each.joins(None, target)]
         return sources_of(fitting)
 

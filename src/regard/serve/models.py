@@ -195,9 +195,9 @@ class Models:
     def named(self, name: str | None, tasks: Sequence[str]) -> Served:
         """The model of this name or, unless one is given, the first for such a task."""
         fitting = self.of(*tasks)
-        if name is not None and name in self._served and self._served[name].task in tasks:
+        if name and name in self._served and self._served[name].task in tasks:
             return self._served[name]
-        if name is None and fitting:
+        if not name and fitting:
             return fitting[0]
         what = " or ".join(tasks)
         there = f"there are {', '.join(each.name for each in fitting)}" if fitting else "there is none"
@@ -219,14 +219,14 @@ class Models:
             raise LookupError(f"the model {name!r} translates {own}, not {asked}: name another, or none")
         return found
 
-    def pair(self, source: str | None, target: str) -> Served:
-        """The translator from one language to another; `source` None for any."""
+    def pair(self, source: str | None, target: str | None) -> Served:
+        """The translator from one language to another; None for any."""
         for each in self.translators():
             if each.joins(source, target):
                 return each
         pairs = {f"{each.source or '*'}-{to}" for each in self.translators() for to in each.targets}
         there = f"there are {', '.join(sorted(pairs))}" if pairs else "the languages of none are known"
         raise LookupError(
-            f"no model translates from {source or 'any language'} to {target}: {there}; to serve one for it, "
-            f"name its folder so: regard serve {source or 'en'}-{target}=FOLDER"
+            f"no model translates from {source or 'any language'} to {target or 'any'}: {there}; to serve "
+            f"one for it, name its folder so: regard serve {source or 'en'}-{target or 'de'}=FOLDER"
         )
