@@ -214,16 +214,35 @@ def test_what_is_in_the_target_language_stays_and_what_is_in_none_is_refused(tra
     assert "French" in found.json()["error"]
 
 
+@pytest.mark.parametrize(
+    ("text", "served", "told"),
+    [
+        ("Hunden sover ikke i hagen i dag, fordi det regner ute.", ("dan_Latn", "nob_Latn"), "nob_Latn"),
+        ("Hunden sover ikke i hagen i dag, fordi det regner ute.", ("da", "no"), "no"),
+        ("Ang aso ay natutulog sa bahay at ayaw lumabas dahil umuulan.", ("en", "fil"), "fil"),
+        (
+            "Rafu ndo wona thi, no ngacooka ũhoro wa mũndũ ũcio mwega mũno.",
+            ("eng_Latn", "kik_Latn"),
+            "kik_Latn",
+        ),
+    ],
+)
+def test_a_language_is_told_by_the_code_that_its_model_has(text, served, told):
+    (found,) = asyncio.run(detect.sources([text], "de", served))
+    assert found.language == told
+
+
 def test_files_are_translated_and_fetched(translating):
     with translating.client() as client:
         for name, text, wanted in (
             ("letter.txt", "a tree.\n\na dog sees a house.\n", "ein baum.\n\nein hund sieht ein haus.\n"),
+            ("notes.txt", "\ufeffa dog sees\r\n", "\ufeffein hund sieht\r\n"),
             ("a/page.html", "<p>a <i>dog</i> sees a tree</p>", "<p>ein <i>hund</i> sieht ein baum</p>"),
         ):
             sent = {"source": "en", "target": "de"}
             answer = client.post("/translate_file", data=sent, files={"file": (name, text.encode())})
             fetched = client.get(answer.json()["translatedFileUrl"])
-            assert fetched.text == wanted
+            assert fetched.content.decode() == wanted
             assert fetched.headers["content-disposition"].endswith(f"_de.{name.rpartition('.')[2]}")
         refused = client.post("/translate_file", data=sent, files={"file": ("a.exe", b"x")})
         assert refused.status_code == 400

@@ -24,6 +24,9 @@ LIKELY = 5.0
 SHORT = 40
 """Characters that are too few to tell a language by, where there are other texts."""
 _TAGS = re.compile("<[^<>]*>")
+_OWN = {"nb": "no", "fil": "tl", "gug": "gn"}
+"""Languages for which py3langid and those who name models have other codes: Bokmål is told as Norwegian,
+Filipino as Tagalog, and Guarani by the code of its largest member."""
 NONE = "zxx"
 """What has no language, to py3langid."""
 Beside = Callable[[Callable[[], Any]], Awaitable[Any]]
@@ -55,7 +58,12 @@ def load_identifier() -> None:
 def _rank(text: str) -> list[Detected]:
     """All languages, the likeliest first."""
     ranked: list[tuple[str, float]] = _identifier().rank(text[:READ])
-    return [Detected(code, 100 * share) for code, share in ranked if code != NONE]
+    return [Detected(_key(code), 100 * share) for code, share in ranked if code != NONE]
+
+
+def _key(code: str) -> str:
+    """One for all codes of a language, of py3langid and of models."""
+    return _OWN.get(base(code), base(code))
 
 
 async def candidates(
@@ -64,9 +72,10 @@ async def candidates(
     """Those of these languages that come into question, the likeliest first; or another one, if it is surely
     that."""
     ranked: list[Detected] = await beside(partial(_rank, text))
-    known = {base(each) for each in languages}
+    known = {_key(each): base(each) for each in languages}
     if ranked[0].confidence < SURE:
         ranked = [each for each in ranked if each.language in known] or ranked
+    ranked = [Detected(known.get(each.language, each.language), each.confidence) for each in ranked]
     return [ranked[0], *(each for each in ranked[1:] if each.confidence >= LIKELY)]
 
 
@@ -94,9 +103,11 @@ async def sources(
 def _source(text: str, target: str, languages: Sequence[str] | None) -> Detected:
     ranked = _rank(text)
     best = ranked[0]
-    if languages is None or (best.confidence >= SURE and best.language == base(target)):
+    if best.confidence >= SURE and best.language == _key(target):
+        return Detected(base(target), best.confidence)
+    if languages is None:
         return best
-    names = {base(each): each for each in reversed(languages)}
+    names = {_key(each): each for each in reversed(languages)}
     if best.confidence >= SURE and best.language not in names:
         raise RefusedError(
             f"the text seems to be in {name_of(best.language)} ({best.language}); what is served translates "

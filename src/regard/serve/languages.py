@@ -52,8 +52,8 @@ def served_pairs(models: Models) -> dict[str, list[str]]:
 def sources_of(translators: Iterable[Served]) -> list[str] | None:
     """The languages that they read; None if one reads any."""
     found = [each.reads or (each.source,) for each in translators]
-    known = [source for own in found for source in own if source is not None]
-    return known if len(known) == sum(map(len, found)) else None
+    known = [source for own in found for source in own]
+    return None if None in known else [*dict.fromkeys(filter(None, known))]
 
 
 def own_code(known: Sequence[str], language: str) -> str:

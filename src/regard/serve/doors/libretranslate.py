@@ -36,6 +36,8 @@ FILES: dict[str, tuple[Literal["text", "html"], str]] = {
     ".htm": ("html", "text/html"),
 }
 """Kinds of files that are translated: how they are read, and what they are called."""
+MARK = "\ufeff"
+"""What a file in UTF-8 may begin with, which is none of its text."""
 PACKED = b"PK"
 """How a zip begins."""
 FAR = 4
@@ -178,6 +180,7 @@ async def _translate_text(
         text = raw.decode()
     except UnicodeDecodeError as error:
         raise RefusedError(f"{name}: byte {error.start} is not UTF-8; save the file as UTF-8") from error
+    text = text.removeprefix(MARK)
     ask.check_texts([text])
     kind, media = FILES[ending]
     (language,) = await _sources(ask, [text], source, target)
@@ -185,7 +188,8 @@ async def _translate_text(
     found = await translate_documents(
         ask, [text], [language.language], target, Syntax(kind=kind), terms=terms
     )
-    return found[0][0].encode(), f"{media}; charset=utf-8"
+    mark = MARK if raw.startswith(MARK.encode()) else ""
+    return f"{mark}{found[0][0]}".encode(), f"{media}; charset=utf-8"
 
 
 async def _translate_document(
