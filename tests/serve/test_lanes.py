@@ -6,10 +6,13 @@ from types import SimpleNamespace
 import pytest
 
 from regard.serve import translating
+from regard.serve.lanes import Lane, Reading, _Part
 from regard.serve.limits import Limits
 from regard.serve.line import Work
 from regard.serve.metrics import Metrics
 from regard.serve.translating import ASKED, PATIENCE, Translating, TranslatorLane
+from regard.text import DataError
+from regard.text.records import Origin
 from tests.tasks.folders import predictor
 
 
@@ -46,3 +49,24 @@ def test_one_that_comes_where_none_has_joined_for_a_while_joins_at_once(monkeypa
     assert next(coming) is None, "nobody asks"
     come("a river")
     assert len(next(coming).pieces) == 1
+
+
+def test_a_text_that_cannot_be_read_is_told_by_its_place_in_the_whole_request() -> None:
+    """Also where the request goes through in parts."""
+
+    class Reader:
+        device = SimpleNamespace(type="cpu")
+
+        def embed(self, texts: list[str]) -> list[str]:
+            for number, text in enumerate(texts, 1):
+                if text == "long":
+                    raise DataError(Origin("input", number), "too long")
+            return texts
+
+    lane = Lane(Reader(), "minilm", Limits(), Metrics())
+    texts = ["a"] * 5 + ["long", "a"]
+    work = Work(Reading("embed", (texts,)), None, len(texts), "a", math.inf)
+    for granted in (4, 3):
+        work.granted = granted
+        lane._answer([_Part.of(work)])
+    assert str(work.answer.exception()).startswith("input:6: too long;")

@@ -48,6 +48,14 @@ def test_dimensions_are_the_first_ones_of_length_one(client, alone):
         client.embeddings.create(model="minilm", input="x", dimensions=1000)
 
 
+def test_which_text_is_too_long_is_told(client):
+    """Also of a request that the model reads in parts."""
+    texts = ["a ship sails over the sea " * 30] * 20 + ["word " * 600]
+    told = r"input:21: too long .* shorten it, or send it in parts"
+    with pytest.raises(openai.BadRequestError, match=told):
+        client.embeddings.create(model="minilm", input=texts)
+
+
 def test_token_ids_are_refused_with_the_remedy(client):
     for tokens in ([1, 2, 3], [[1, 2], [3]]):
         with pytest.raises(openai.BadRequestError, match="check_embedding_ctx_length=False"):
@@ -176,6 +184,7 @@ def test_models_are_listed_and_found(client):
         ({"prompt": ""}, None),
         ({"stop": [""]}, "stop"),
         ({"prompt": [[1, 2]]}, "prompt should be a text"),
+        ({"prompt": "long " * 100}, "where the model reads 64 with what follows; shorten it$"),
     ],
 )
 def test_mistakes_are_the_exceptions_of_the_client(client, fields, said):

@@ -13,7 +13,7 @@ from regard.decode import DecodeConfig
 from regard.serve import writing
 from regard.serve.asking import _to_its_end
 from regard.serve.limits import Limits
-from regard.serve.line import LateError, Work
+from regard.serve.line import LateError, RefusedError, Work
 from regard.serve.metrics import Metrics
 from regard.serve.service import Service
 from regard.serve.writing import GeneratorLane, Writing
@@ -166,7 +166,8 @@ def test_samples_hang_on_the_seed_and_the_key_and_not_on_the_company():
 
 
 @pytest.mark.parametrize(
-    ("error", "status"), [(None, 200), (LateError("late"), 503), (RuntimeError("wrong"), 500)]
+    ("error", "status"),
+    [(None, 200), (LateError("late"), 503), (RefusedError("long"), 400), (RuntimeError("wrong"), 500)],
 )
 def test_a_stream_is_counted_by_how_it_ends(error, status):
     async def parts() -> Any:

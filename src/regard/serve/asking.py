@@ -147,7 +147,8 @@ class Ask:
     def _check_size(self, size: int | str | None) -> None:
         most = self.service.limits.body
         if size is not None and (not str(size).isdigit() or len(str(size)) > 15 or int(size) > most):
-            raise RefusedError(f"a body of {size!s:.20} bytes: at most {most:,} are taken", 413)
+            why = f"a body of {size!s:.20} bytes: at most {most:,} are taken; send less, or raise --max-body"
+            raise RefusedError(why, 413)
 
     def _given_key(self) -> str:
         header = self.request.headers.get("authorization", "")
@@ -277,9 +278,11 @@ class Ask:
     def check_texts(self, texts: Sequence[str]) -> None:
         limits = self.service.limits
         if len(texts) > limits.texts:
-            raise RefusedError(f"{len(texts)} texts: at most {limits.texts} are taken at once", 413)
+            most = f"at most {limits.texts} are taken at once"
+            raise RefusedError(f"{len(texts)} texts: {most}; send fewer, or raise --max-texts", 413)
         if (size := sum(map(len, texts))) > limits.characters:
-            raise RefusedError(f"{size} characters: at most {limits.characters} are taken at once", 413)
+            most = f"at most {limits.characters} are taken at once"
+            raise RefusedError(f"{size} characters: {most}; send less, or raise --max-characters", 413)
 
     def upload(self, name: str) -> UploadFile:
         value = self.fields.get(name)
@@ -415,7 +418,8 @@ async def _to_its_end(parts: Any, shape: Shape, count: Callable[[int], None]) ->
             yield part
         status = 200
     except Exception as error:
-        status = 503 if isinstance(error, LateError) else 500
+        late = 503 if isinstance(error, LateError) else 500
+        status = error.status if isinstance(error, RefusedError) else late
         LOG.warning("a stream ended early: %s", type(error).__name__)
         yield b"data: " + orjson.dumps(shape(str(error), status)) + b"\n\n"
     finally:

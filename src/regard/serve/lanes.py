@@ -20,6 +20,7 @@ import torch
 from regard.serve.limits import Limits
 from regard.serve.line import Line, Work
 from regard.serve.metrics import Metrics
+from regard.text import DataError
 
 LOG = logging.getLogger("regard.serve")
 
@@ -90,7 +91,7 @@ class Lane:
             results = self._read([part.asked for part in parts])
         except Exception as error:
             if len(parts) == 1:
-                parts[0].work.fail(error)
+                parts[0].fail(error)
                 return
             for part in parts:  # the others are not to suffer for what is wrong with one
                 self._answer([part])
@@ -115,8 +116,10 @@ class _Part:
 
     work: Work
     asked: Reading
+    before: int
+    """Items that came before,"""
     left: int
-    """Items that are still to come."""
+    """and those that are still to come."""
 
     @classmethod
     def of(cls, work: Work) -> "_Part":
@@ -125,11 +128,18 @@ class _Part:
         few = max(1, count * work.granted // work.cost) if work.cost else count
         end = count if count - done <= few else done + few
         lists = tuple(each[done:end] for each in asked.lists)
-        return cls(work, replace(asked, lists=lists), count - end)
+        return cls(work, replace(asked, lists=lists), done, count - end)
 
     @property
     def tokens_left(self) -> int:
         return self.work.cost * self.left // len(self.work.asked.lists[0])
+
+    def fail(self, error: Exception) -> None:
+        """Told by its place in the whole request."""
+        if isinstance(error, DataError) and error.origin.line:
+            origin = replace(error.origin, line=error.origin.line + self.before)
+            error = DataError(origin, error.reason, error.particulars, error.remedy)
+        self.work.fail(error)
 
     def give(self, results: list[Any]) -> None:
         self.work.state = [*(self.work.state or ()), *results]

@@ -6,6 +6,7 @@ import itertools
 import secrets
 import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -23,6 +24,7 @@ from regard.tasks.embedding.embedder import shortened
 from regard.tasks.language.continuation import Finished, Generated, Written, token_texts
 from regard.tasks.language.dialogue import ChatPrompt
 from regard.tasks.language.template_bounds import ChatError
+from regard.text import DataError
 
 T = TypeVar("T")
 COLD = 1e-5
@@ -47,7 +49,8 @@ async def embeddings(ask: Ask) -> Response:
         raise RefusedError(f"encoding_format={form!r:.40} is none of float, base64")
     served = _model(ask, "embed")
     prompt = ask.prompt(served)
-    found = await ask.predict(served, "embed", texts, too_long="error", prompt=prompt)
+    with _told("shorten it, or send it in parts", where=True):
+        found = await ask.predict(served, "embed", texts, too_long="error", prompt=prompt)
     if "dimensions" in ask.fields and ask.fields["dimensions"] is not None:
         width = ask.whole("dimensions", 0, len(found[0]))
         found = [shortened(each, width, unit=True) for each in found]
@@ -92,17 +95,19 @@ async def completions(ask: Ask) -> Response:
                 for prompt, key in zip(prompts, keys, strict=True)
             ]
         )
-        first = await anext(texts)  # what is wrong is told before the stream begins
+        with _told("shorten it"):  # before the stream begins
+            first = await anext(texts)
         return Events(_events(about, prompts, samples, copies, _behind(first, texts), read))
     read = await _counted(ask, served, prompts)
     choices: list[dict[str, Any]] = []
     tokens = 0
-    written = await asyncio.gather(
-        *(
-            ask.service.generate(served, ask.caller, prompt, key=key, **settings)
-            for prompt, key in zip(prompts, keys, strict=True)
+    with _told("shorten it"):
+        written = await asyncio.gather(
+            *(
+                ask.service.generate(served, ask.caller, prompt, key=key, **settings)
+                for prompt, key in zip(prompts, keys, strict=True)
+            )
         )
-    )
     for prompt, found in zip(prompts, written, strict=True):
         for each in found:
             told = await about.logprobs_of(prompt, each)
@@ -111,6 +116,17 @@ async def completions(ask: Ask) -> Response:
                 choices.append(_choice(len(choices), text, each.finished, told))
             tokens += len(each.ids) * copies
     return Json({**about.head, "choices": choices, "usage": _usage(read, tokens)})
+
+
+@contextmanager
+def _told(remedy: str, *, where: bool = False) -> Iterator[None]:
+    """What is wrong with a text is told with what can be done here; and which of them it is, where that is
+    known."""
+    try:
+        yield
+    except DataError as error:
+        place = f"{error.origin}: " if where else ""
+        raise RefusedError(f"{place}{error.reason} {error.particulars}; {remedy}") from error
 
 
 def _refuse(ask: Ask, **usual: tuple[Any, ...]) -> None:
@@ -173,11 +189,13 @@ async def chat_completions(ask: Ask) -> Response:
     head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": served.name}
     if ask.value("stream", bool, False):
         texts = ask.service.stream(served, ask.caller, prompt, key=key, **settings)
-        first = await anext(texts)
+        with _told("shorten it"):
+            first = await anext(texts)
         read = len(prompt.ids) if _counts(ask) else None
         copies = samples // settings["samples"]
         return Events(_chat_events(head, samples, copies, _behind(first, texts), read))
-    found = await ask.service.generate(served, ask.caller, prompt, key=key, **settings)
+    with _told("shorten it"):
+        found = await ask.service.generate(served, ask.caller, prompt, key=key, **settings)
     found = [each for each in found for _ in range(samples // len(found))]
     choices = [
         {
@@ -266,8 +284,9 @@ async def _chat_events(
 
 async def _behind(first: T, texts: AsyncIterator[T]) -> AsyncIterator[T]:
     yield first
-    async for each in texts:
-        yield each
+    with _told("shorten it"):
+        async for each in texts:
+            yield each
 
 
 class _About:
