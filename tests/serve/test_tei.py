@@ -167,7 +167,10 @@ def test_vectors_are_cut_where_that_is_asked_for(server, alone):
     assert_allclose(found, wanted, atol=1e-5)
     raw = server.post("/embed", {"inputs": "a ship", "dimensions": 32, "normalize": False}).json()
     assert_allclose(raw, alone("minilm").embed(["a ship"], normalised=False)[:, :32], rtol=1e-4, atol=1e-6)
+    own = server.post("/v1/embed", {"texts": "a ship", "dimensions": 32}).json()["result"]["vector"]
+    assert_allclose([own], wanted, atol=1e-5)
     assert server.post("/embed", {"inputs": "a ship", "dimensions": 385}).status_code in (400, 413, 422)
+    assert server.post("/v1/embed", {"texts": "a ship", "dimensions": 385}).status_code == 400
 
 
 def test_prompts_stand_before_what_is_asked_and_what_is_searched(models, tmp_path):

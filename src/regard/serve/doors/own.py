@@ -79,9 +79,8 @@ async def answer(ask: Ask) -> Response:
 async def embed(ask: Ask) -> Response:
     texts, several = ask.texts("texts")
     served = ask.service.models.named(ask.value("model", str), ["embed"])
-    found = await ask.predict(
-        served, "embed", texts, too_long=_too_long(ask, "windows"), prompt=ask.prompt(served)
-    )
+    own: Any = {"prompt": ask.prompt(served), "dimensions": ask.value("dimensions", int)}
+    found = await ask.predict(served, "embed", texts, too_long=_too_long(ask, "windows"), **own)
     return _results(served.name, [{"vector": each} for each in found], several)
 
 
