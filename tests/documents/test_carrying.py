@@ -315,6 +315,18 @@ def test_branches_of_a_message_are_translated_and_its_frame_is_kept():
     assert translator.read == ["You have [X1X] now", "no mail", "# new mail", "{name} and #"]
 
 
+def test_branches_with_codes_in_them_are_translated_and_their_frame_is_kept():
+    source = (
+        "{VAR_PLURAL, plural, =0 {just now} other {<x id='INTERPOLATION'/> minutes ago, "
+        "{VAR_SELECT, select, male {by <bpt id='1'>b</bpt>him<ept id='1'>b</ept>} other {by them}}}}"
+    )
+    ((result,),) = Carrier(StandIn(upper)).translate([units(source)])
+    assert result.text == (
+        "{VAR_PLURAL, plural, =0 {JUST NOW} other {<x id='INTERPOLATION'/> MINUTES AGO, "
+        "{VAR_SELECT, select, male {BY <bpt id='1'>b</bpt>HIM<ept id='1'>b</ept>} other {BY THEM}}}}"
+    )
+
+
 def test_lines_of_a_message_stay_lines():
     opened = open_document("a.po", b'msgid "Usage:\\n  run %s\\n\\n  -x\\n"\nmsgstr ""\n')
     (result,) = carried(opened, upper)

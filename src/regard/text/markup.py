@@ -124,7 +124,8 @@ def _without_choices(
     parts, done = [], 0
     for choice in choices(text):
         raw = text[choice.start : choice.end]
-        if syntax.kind != "text" and any(each.pair is None for each in scan(raw, syntax) if each.name):
+        tags = [each for each in scan(raw, syntax) if each.kind in ("open", "close")]
+        if syntax.kind != "text" and any(each.pair is None for each in tags):
             continue  # a tag that opens within and closes without
         own = replace(syntax, count=choice.plural or syntax.count, lines=False, branch=True)
         document, at = Document([]), choice.start
