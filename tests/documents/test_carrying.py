@@ -327,6 +327,17 @@ def test_branches_with_codes_in_them_are_translated_and_their_frame_is_kept():
     )
 
 
+def test_tags_of_paragraphs_part_what_a_message_says():
+    message = "<p>Save it<br/>now.</p><ul><li><b>One</b> dog</li><li>Two dogs</li></ul> mkdir <dir> <option>"
+    translator = StandIn(upper)
+    text = f'msgid "{message}"\nmsgstr ""\n'.encode()
+    ((result,),) = Carrier(translator).translate([open_document("a.po", text)])
+    assert translator.read == ["Save it", "now.", "One dog", "Two dogs", "mkdir"]
+    assert result.text == (
+        "<p>SAVE IT<br/>NOW.</p><ul><li><b>ONE</b> DOG</li><li>TWO DOGS</li></ul> MKDIR <dir> <option>"
+    )
+
+
 def test_lines_of_a_message_stay_lines():
     opened = open_document("a.po", b'msgid "Usage:\\n  run %s\\n\\n  -x\\n"\nmsgstr ""\n')
     (result,) = carried(opened, upper)

@@ -38,6 +38,10 @@ _BREAK = re.compile(r"([ \t]*\r?\n\s*)")
 _FIRST, _LAST = "\ue000", "\ue001"
 """Around the number of a choice, while a text is cut at its tags; no text has them."""
 _STANDS = re.compile(f"{_FIRST}(\\d+){_LAST}")
+_BREAKS = frozenset(["br", "hr"])
+_PARTING = "blockquote dd div dl dt h1 h2 h3 h4 h5 h6 li ol p table tbody td tfoot th thead tr ul"
+_PARAGRAPHS = frozenset(_PARTING.split())
+"""Tags that part what a message says. Others of HTML's blocks are words in what a program says: <option>."""
 DEEPEST = 20
 """Choices within choices; those further in are not translated."""
 
@@ -95,12 +99,26 @@ def read_block(
     stripped, marks = core, list[Mark]()
     if "{" in core and _FIRST not in core:
         core, marks = _without_choices(core, syntax, adjust, depth)
-    if syntax.kind == "text" and syntax.lines and "\n" in core:
-        lines = [_read(line, syntax, adjust, marks) for line in re.split(r"(\r?\n|\r)", core)]
+    if syntax.kind == "text" and syntax.lines and len(rows := _rows(core, syntax)) > 1:
+        lines = [_read(row, syntax, adjust, marks) for row in rows]
         parts = [each if each.words or each.inside else each.written() for each in lines]
         document = Document(parts, [each for each in parts if isinstance(each, Block)])
         return Block([Mark(stripped, "", document)], syntax, before, after, text)
     return replace(_read(core, syntax, adjust, marks), before=before, after=after, raw=text)
+
+
+def _rows(text: str, syntax: Syntax) -> list[str]:
+    """Its lines and, where it may have tags, what is between those of paragraphs; with what parts them."""
+    rows: list[str] = []
+    for line in re.split(r"(\r?\n|\r)", text):
+        rows.append("")
+        for token in scan(line, syntax) if syntax.tags and "<" in line else [Token("text", line)]:
+            name = token.name.lower()
+            if name in _BREAKS or (name in _PARAGRAPHS and token.pair is not None):
+                rows += [token.raw, ""]
+            else:
+                rows[-1] += token.raw
+    return rows
 
 
 def _read(
