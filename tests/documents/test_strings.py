@@ -216,6 +216,18 @@ def test_what_is_no_message_of_icu_is_text(text):
     assert read_message(text, quotes=False) is None
 
 
+def test_a_choice_of_java_stays_and_what_is_no_message_gets_no_quotes():
+    written = {
+        "a": "{0,number,#.##} in {1,choice,0#no file|1#one file|1<{1} files} here",
+        "b": "{0} and {{1}} it''s",
+    }
+    raw = "".join(f"{key}={text}\n" for key, text in written.items()).encode()
+    opened = strings.PROPERTIES.open(raw, "f", {})
+    assert texts(opened) == ["[X1X] in [X2X] here", "{0} and {{1}} it''s"]
+    out = translated(opened, lambda text: text.replace("here", "hier").replace("and", "und")).decode()
+    assert out == raw.decode().replace("here", "hier").replace("and", "und")
+
+
 def test_quoted_braces_are_text():
     raw = b"{\"a\": \"It''s '{'no argument'}' but {name}\"}"
     opened = strings.ARB.open(raw, "f", {"quotes": True})

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 _NAME = re.compile(r"\s*([\w.-]+)\s*")
 _KIND = re.compile(r"\s*(plural|selectordinal|select)\s*,\s*(?:offset:\s*\d+\s*)?")
+_CHOICE = re.compile(r"\s*choice\s*,")
 _SELECTOR = re.compile(r"\s*(=\d+|[\w-]+)\s*\{")
 DEEPEST = 20
 """Messages within messages."""
@@ -84,11 +85,26 @@ class _Reader:
         kind = _KIND.match(self._text, name.end() + 1) if after == "," else None
         if kind is not None:
             return self._choices(at, kind.end(), depth, plural or kind[1] != "select")
-        end = self._text.find("}", name.end())
+        end = self._closing(name.end())
         style = self._text[name.end() + 1 : end]
-        if after != "," or end < 0 or "{" in style or style.strip() in ("plural", "select", "selectordinal"):
+        if after != "," or style.strip() in ("plural", "select", "selectordinal"):
+            raise _NotOneError
+        if "{" in style and not _CHOICE.match(style):
             raise _NotOneError
         return Argument(at, end + 1)
+
+    def _closing(self, at: int) -> int:
+        """Where the brace is that closes an argument: a choice of Java's has arguments in it."""
+        depth = 1
+        while at < len(self._text):
+            if self._text[at] == "'" and self._quotes:
+                at = self._quoted(at, "{}")
+                continue
+            depth += (self._text[at] == "{") - (self._text[at] == "}")
+            if depth == 0:
+                return at
+            at += 1
+        raise _NotOneError
 
     def _choices(self, start: int, at: int, depth: int, plural: bool) -> Argument:
         messages = []

@@ -135,6 +135,7 @@ class _Cutter:
         text = self._value.text
         message = read_message(text, quotes=self._quotes) if icu else None
         self._icu = message is not None
+        self._quotes = self._quotes and message is not None
         return self._message(message or Message(0, len(text), []))
 
     def _message(self, message: Message) -> list[Site]:
