@@ -228,6 +228,15 @@ def test_a_choice_of_java_stays_and_what_is_no_message_gets_no_quotes():
     assert out == raw.decode().replace("here", "hier").replace("and", "und")
 
 
+def test_a_component_that_is_called_like_a_void_tag_of_html_is_in_its_sentence():
+    raw = b"""{"a": "Read <link to='x'>the terms</link> <img> now<br>or <link> later"}"""
+    opened = strings.JSON.open(raw, "f", {})
+    assert texts(opened) == ["Read the terms now", "or", "later"]
+    assert json.loads(translated(opened, loud))["a"] == (
+        "READ <link to='x'>THE TERMS</link> <img> NOW<br>OR <link> LATER"
+    )
+
+
 def test_quoted_braces_are_text():
     raw = b"{\"a\": \"It''s '{'no argument'}' but {name}\"}"
     opened = strings.ARB.open(raw, "f", {"quotes": True})

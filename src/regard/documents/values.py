@@ -232,6 +232,8 @@ def _is_html(text: str) -> bool:
 
 _INLINE = "a abbr b big cite del em font i ins q s small span strong sub sup u"
 _OPAQUE = OPAQUE | {"var", "xliff:g"}
+_NEVER = frozenset(["br", "hr", "wbr"])
+"""Void, whatever follows. Others of HTML's are not where their closing tag is: <link>here</link>."""
 _KNOWN = BLOCKS | VOID | OPAQUE | frozenset(_INLINE.split())
 
 
@@ -287,7 +289,7 @@ def _tag(found: re.Match[str]) -> _Found:
     name = found[2].lower()
     if found[1]:
         return _Found("close", start, end, name)
-    if found[3].endswith("/") or name in VOID:
+    if found[3].endswith("/") or name in _NEVER:
         return _Found("mark", start, end, name, stands=name not in VOID, parts=name in BLOCKS)
     return _Found("open", start, end, name)
 
@@ -304,10 +306,11 @@ def _matched(found: Sequence[_Found]) -> Iterator[_Found]:
     closed = set(pairs.values())
     for i, token in enumerate(found):
         if (token.kind == "open" and i not in pairs) or (token.kind == "close" and i not in closed):
-            token.kind, token.parts = "mark", token.name in _KNOWN
-            token.stands = not token.parts
+            known = BLOCKS if token.kind == "open" and token.name in VOID else _KNOWN
+            token.kind, token.parts = "mark", token.name in known
+            token.stands = not (token.parts or token.name in VOID)
     for first, last in pairs.items():
-        if found[first].name in BLOCKS:
+        if found[first].name in BLOCKS - VOID:
             found[first].parts = found[last].parts = True
     before = [0, *accumulate(each.parts for each in found)]
     for first, last in pairs.items():
