@@ -237,6 +237,15 @@ def test_a_component_that_is_called_like_a_void_tag_of_html_is_in_its_sentence()
     )
 
 
+def test_variables_with_a_dollar_are_placeholders():
+    raw = b'{"a": "Hello {$INTERPOLATION}, { $who } and {$a->b}", "b": "{n, plural, other {# of {$who}}}"}'
+    opened = strings.JSON.open(raw, "f", {})
+    ((first, second),) = Carrier(StandIn(lambda text: ("Hallo", []))).translate([opened])
+    assert first.text == "{$INTERPOLATION} { $who } Hallo {$a->b}"
+    assert first.flags == ("placeholder",)
+    assert second.text == "# Hallo {$who}"
+
+
 def test_quoted_braces_are_text():
     raw = b"{\"a\": \"It''s '{'no argument'}' but {name}\"}"
     opened = strings.ARB.open(raw, "f", {"quotes": True})

@@ -9,7 +9,7 @@ is read as it stands.
 import re
 from dataclasses import dataclass, field
 
-_NAME = re.compile(r"\s*([\w.-]+)\s*")
+_NAME = re.compile(r"\s*(\$?[\w.-]+)\s*")
 _KIND = re.compile(r"\s*(plural|selectordinal|select)\s*,\s*(?:offset:\s*\d+\s*)?")
 _CHOICE = re.compile(r"\s*choice\s*,")
 _SELECTOR = re.compile(r"\s*(=\d+|[\w-]+)\s*\{")

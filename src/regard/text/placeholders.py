@@ -3,6 +3,7 @@
     %s  %1$s  %(name)s  %-10.2f  %%      printf, in C, Python, Java, Objective-C
     %<PRIuMAX>  %1  %L2  %n  %Y-%m-%d    gettext in C, Qt, dates
     {name}  {0:N2}  ${x}  #{x}  %{x}     Python, .NET, JavaScript, Ruby
+    {$x}  { $x }  {$a->b}                Angular, Fluent, Smarty, Moodle
     {{x}}  {{{x}}}  $t(key)  %name%      Handlebars, i18next, Symfony
     ${a ? b : c}  {{ x | date: {y: 1} }}   expressions
     {when, date, short}                  ICU
@@ -25,6 +26,7 @@ _VARIABLE = (
     r"\[X\d+X\]"
     rf"|\{{\{{\{{{_INSIDE}\}}\}}\}}|\{{\{{{_INSIDE}\}}\}}|[$#]\{{{_INSIDE}\}}|\$t\([^()\n]{{1,80}}\)"
     r"|[$#%]?\{\s{0,2}[\w.!@\[\]-]{0,40}\s{0,2}(?:,\s?-?\d{1,3})?(?::[^{}\s]{0,20})?\}"
+    r"|\{\s{0,2}\$[\w.-]{1,40}(?:->\w{1,40}){0,3}\s{0,2}\}"
     r"|\{\s{0,3}[\w.-]{1,40}\s{0,3},\s{0,3}(?:number|date|time|spellout|ordinal|duration)"
     r"\s{0,3}(?:,[^{}\n]{0,60})?\}"
     r"|%[-+#0]{0,3}\d{0,4}<PRI\w{1,10}>"
