@@ -246,6 +246,12 @@ def test_variables_with_a_dollar_are_placeholders():
     assert second.text == "# Hallo {$who}"
 
 
+def test_symbols_of_ruby_are_no_text_and_none_is_made():
+    opened = yaml.FORMAT.open(b"order: [:year, :month]\nnote: Note\nquoted: ':Year'\n", "f", {})
+    assert keyed(opened) == {"note": "Note", "quoted": ":Year"}
+    assert b'note: ":note"\n' in translated(opened, lambda text: ":note")
+
+
 def test_quoted_braces_are_text():
     raw = b"{\"a\": \"It''s '{'no argument'}' but {name}\"}"
     opened = strings.ARB.open(raw, "f", {"quotes": True})

@@ -22,10 +22,10 @@ _FOLD = r"[ \t]*(?:\r\n|\r|\n)\s*"
 _PROPERTIES = re.compile(r"(?:[&!][^\s]*\s+)*")
 _OTHER = re.compile(
     r"""(?:~|null|true|false|yes|no|on|off|y|n|[-+]?\.?\d[\d_.,:]*(?:e[-+]?\d+)?|0x[\da-f]+|0o?[0-7]+|[-+]?\.inf
-    |\.nan|\d{4}-\d\d?-\d\d?(?:[Tt ].*)?|=|<<)?""",
+    |\.nan|\d{4}-\d\d?-\d\d?(?:[Tt ].*)?|=|<<|:[a-z_]\w*)?""",
     re.IGNORECASE | re.VERBOSE,
 )
-"""What is no string without quotes, in YAML 1.1 or 1.2."""
+"""What is no string without quotes, in YAML 1.1 or 1.2; or a symbol of Ruby's, :year."""
 _UNSAFE = re.compile(
     r"""^[-?:](?:\s|$)|^[,\[\]{}#&*!|>'"%@`]|^(?:---|\.\.\.)|:(?:\s|$)|\s\#|^\s|\s$
     |[\x00-\x1f\x7f-\x9f\ufeff]""",
