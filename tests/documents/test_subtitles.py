@@ -83,6 +83,12 @@ def test_two_speakers_in_one_cue_are_two_segments():
     assert shown(translated(opened, loud)) == ["- ARE YOU THERE?\n- NO, I AM NOT HERE."]
 
 
+def test_a_dash_before_the_second_speaker_alone_is_enough_behind_a_sentence():
+    opened = SRT.open(srt("Are you\nthere?\n- No.", "I wanted that\n- and meant it - now."), "f", {})
+    assert texts(opened) == ["Are you there?", "No.", "I wanted that - and meant it - now."]
+    assert shown(translated(opened, loud))[0] == "ARE YOU THERE?\n- NO."
+
+
 def test_no_cue_is_left_empty():
     cues = ("I would like to,", "if you do not mind,", "leave now.")
     assert shown(translated(SRT.open(srt(*cues), "f", {}), lambda _: "Los.")) == ["Los.", "...", "..."]

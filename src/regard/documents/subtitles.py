@@ -276,7 +276,7 @@ def _shown(text: str, source: str) -> str:
 
 
 def _speeches(text: str, cue: _Cue) -> list[tuple[int, int]]:
-    """Lines that different people say, without their dashes."""
+    """Lines that different people say, without their dashes; the first may have none, if it is a sentence."""
     spans: list[tuple[int, int]] = []
     for found in re.finditer(r"[^\r\n]+", text[cue.start : cue.end]):
         if (dash := _DASH.match(found[0])) is not None:
@@ -284,8 +284,11 @@ def _speeches(text: str, cue: _Cue) -> list[tuple[int, int]]:
         elif spans:
             spans[-1] = (spans[-1][0], cue.start + found.end())
         else:
-            return []
-    return spans if all(_is_whole(text[slice(*each)]) for each in spans) else []
+            spans.append((cue.start + found.start(), cue.start + found.end()))
+    if not any(_DASH.match(row) for row in text[cue.start : cue.end].splitlines()):
+        return []
+    whole = _DASH.match(text, cue.start) or _END.search(visible(text[slice(*spans[0])]).rstrip())
+    return spans if whole and all(_is_whole(text[slice(*each)]) for each in spans) else []
 
 
 def _is_whole(text: str) -> bool:
