@@ -63,6 +63,16 @@ def test_spans_go_to_the_words_that_became_their_own():
     )
 
 
+def test_a_space_that_is_an_element_parts_words():
+    bold = '<text:span text:style-name="B">{}</text:span>'
+    body = f"<text:p>This is<text:s/>{bold.format('very<text:s/>')}old and <text:s/>new</text:p>"
+    opened = FORMAT.open(odt(body), "a.odt", {})
+    assert texts(opened) == ["This is very old and new"]
+    out = content(translated(opened, loud))
+    assert "THIS IS<text:s/><text:span" in out
+    assert "AND <text:s/>NEW</text:p>" in out
+
+
 def test_what_was_deleted_and_comments_by_a_setting():
     body = (
         "<text:tracked-changes><text:changed-region><text:deletion><text:p>gone</text:p></text:deletion>"

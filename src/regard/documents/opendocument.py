@@ -150,7 +150,8 @@ class _Part:
             inner.append(Hole(node.start, node.end, sites))
         stands = bool(name) and name not in _PLACED and not name.startswith(("bookmark", "reference-mark"))
         stands = stands or name in ("bookmark-ref", "reference-ref")
-        return _Piece(node.start, node.end, [Token("mark", raw, self._side(node), stands=stands)], stands)
+        token = Token("mark", raw, self._side(node), stands=stands, blank=name == "s")
+        return _Piece(node.start, node.end, [token], stands)
 
     def _side(self, node: Node) -> str:
         """Of a mark that has another one: which it is, and what both are called."""
@@ -175,7 +176,8 @@ class _Part:
         if node.name == f"{self._text}span" and style in self._silent:
             return _Piece(node.start, node.end, tokens, worded)
         if not worded:
-            return _Piece(node.start, node.end, [Token("mark", self._tree.raw(node))])
+            blank = any(each.blank for each in tokens)
+            return _Piece(node.start, node.end, [Token("mark", self._tree.raw(node), blank=blank)])
         closing = self._tree.source.text[node.inner_end : node.end]
         tokens = [Token("open", opening), *tokens, Token("close", closing)]
         return _Piece(

@@ -25,6 +25,8 @@ class Mark:
     """What stands for it in the text; None for one that has to be made up, "" for none."""
     inside: "Document | None" = None
     """Texts in it that are translated by themselves: the branches of a choice, or lines."""
+    blank: bool = False
+    """It is white space: a model reads a space, if there is none beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,8 +258,8 @@ class _Reader:
             match piece:
                 case str():
                     self._write(_SPACE.sub(" ", piece) if self._one_space else piece)
-                case Mark(raw, name) if self._bare or name == "":
-                    nodes.append(self._point(raw))
+                case Mark(raw, name, blank=blank) if self._bare or name == "":
+                    nodes.append(self._point(raw, blank=blank))
                 case Mark(raw, name):
                     self._name(raw, name)
                 case Break(raw) if self._length:
@@ -299,9 +301,10 @@ class _Reader:
         self._parts.append(name)
         self._length += len(name)
 
-    def _point(self, raw: str) -> Point:
+    def _point(self, raw: str, *, blank: bool = False) -> Point:
         spaced = self._spaced()
-        self._waiting.append(point := Point(raw, self._length - spaced, before=spaced))
+        point = Point(raw, self._length - spaced, before=spaced, for_space=blank)
+        self._waiting.append(point)
         return point
 
     def _break(self, raw: str) -> Point:
@@ -322,6 +325,9 @@ class _Reader:
                 point.closed = True
         else:
             last.leads = True
+            if self._parts and not self._spaced() and any(each.for_space for each in self._waiting):
+                self._parts.append(" ")
+                self._length += 1
         if not following.isspace():
             self._waiting.clear()
 
@@ -355,5 +361,7 @@ def _texts(pieces: Iterable[Piece], *, bare: bool) -> Iterator[str]:
                 yield " "
             case Mark(name=name) if not bare and name != "":
                 yield name or "x"
+            case Mark(blank=True):
+                yield " "
             case Inline(nodes=inner):
                 yield from _texts(inner, bare=bare)

@@ -194,7 +194,7 @@ def _build(
             case "text":
                 pieces += _pieces(token.raw, syntax, marks, notation)
             case "mark":
-                pieces.append(Mark(raw, None if token.stands else ""))
+                pieces.append(Mark(raw, None if token.stands else "", blank=token.blank))
             case "open":
                 stack.append((raw, []))
             case "close":

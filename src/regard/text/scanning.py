@@ -80,6 +80,8 @@ class Token:
     """Two blocks."""
     stands: bool = False
     """Of a mark: it stands for words."""
+    blank: bool = False
+    """Of a mark: it is white space."""
 
 
 def scan(text: str, syntax: Syntax) -> list[Token]:
