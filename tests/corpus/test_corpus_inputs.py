@@ -195,6 +195,16 @@ def test_ids_are_a_column_or_the_place(tmp_path, sentences):
         read([path], id="m")
 
 
+def test_columns_that_are_kept_may_be_told_by_their_number(tmp_path):
+    (tmp_path / "a.tsv").write_text("text\tlabel\tn\none\tgood\t7\n")
+    pyarrow.parquet.write_table(
+        pyarrow.table({"text": ["one"], "label": ["good"], "n": ["7"]}), tmp_path / "a.parquet"
+    )
+    for name in ("a.tsv", "a.parquet"):
+        ((found,),) = read([tmp_path / name], keep=("1",), id="2")
+        assert (found.id, found.texts, found.kept) == ("7", ("one",), ("good",))
+
+
 def objects(path, *rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path

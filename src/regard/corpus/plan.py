@@ -157,7 +157,7 @@ class Planner:
             names = tuple(table.schema_arrow.names)
             columns = self._check(file, names)
             texts = [*dict.fromkeys(columns.texts)]
-            kept = [name for name in dict.fromkeys(self._asked.keep) if name not in texts]
+            kept = [name for name in dict.fromkeys(columns.keep) if name not in texts]
             start = row = size = 0
             for batch in table.iter_batches(columns=texts + kept):
                 for length in _lengths(batch, texts, kept, file):

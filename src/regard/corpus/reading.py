@@ -183,19 +183,18 @@ class Columns:
                 return given
 
         self._id = None if asked.id is None else named(asked.id, "--id")
-        for name in asked.keep:
-            named(name, "--keep")
-        self._keep = asked.keep
+        self.keep = tuple(named(name, "--keep") for name in asked.keep)
+        """The names of those that are kept, in their order."""
         places = [wanted.place(rows, source) for wanted in asked.wanted] if names else []
-        used = [names[place] for place in places] + [*([] if self._id is None else [self._id]), *asked.keep]
+        used = [names[place] for place in places] + [*([] if self._id is None else [self._id]), *self.keep]
         self.texts = used[: len(places)]
         self.used = tuple(dict.fromkeys(used))
         """The names of the columns that are read."""
 
     def taken(self, record: Record) -> Taken:
         texts = tuple(column.of(record) for column in self._texts)
-        plain = dict(zip(record.names, record.cells, strict=True)) if self._keep else {}
-        return Taken(self.id(record), texts, tuple(map(plain.get, self._keep)), record.origin)
+        plain = dict(zip(record.names, record.cells, strict=True)) if self.keep else {}
+        return Taken(self.id(record), texts, tuple(map(plain.get, self.keep)), record.origin)
 
     def id(self, record: Record) -> str:
         place = f"{record.origin.file}:{record.origin.line}"
