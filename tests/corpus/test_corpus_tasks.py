@@ -10,6 +10,7 @@ import pytest
 from regard.config import ConfigError
 from regard.tasks.answering.answerer import open_answerer
 from regard.tasks.classification import commands as classification
+from regard.tasks.classification.classifier import open_classifier
 from regard.tasks.tagging import commands as tagging
 from regard.tasks.translation import commands as translation
 from regard.tasks.translation.bulk import TranslateBulk
@@ -191,6 +192,21 @@ def test_columns_that_are_kept_are_what_they_were(tiny, tmp_path):
     tables = [pyarrow.parquet.read_table(path) for path in parts(tmp_path / "arrow", "parquet")]
     assert pyarrow.concat_tables(tables)["a"].to_pylist() == ["1", None]
     assert pyarrow.concat_tables(tables)["c"].to_pylist() == ['{"d": true}', "2"]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_a_column_that_is_kept_is_never_written_over(form, tiny, tmp_path):
+    gold = [{"text": "a good day", "label": "good"}, {"text": "a bad day", "label": None}]
+    path, out = tmp_path / "a.jsonl", tmp_path / "out"
+    path.write_text("".join(json.dumps(each) + "\n" for each in gold))
+    corpus("classify", tiny["classifier"], path, out, to=form, keep=("label",))
+    written = out / "part-000000.parquet"
+    listed = rows(out) if form == "jsonl" else pyarrow.parquet.read_table(written).to_pylist()
+    assert [row["label"] for row in listed] == ["good", None]
+    alone = open_classifier(tiny["classifier"], device="cpu").classify([each["text"] for each in gold])
+    assert [row["predicted_label"] for row in listed] == [each.label for each in alone]
+    with pytest.raises(ConfigError, match="--keep id: every row has an id anyway"):
+        corpus("classify", tiny["classifier"], path, out, to=form, keep=("id",))
 
 
 NOTHING = [{"text": "a good day"}, {"text": ""}, {"text": " \u2028 "}, {"text": None}, {"text": "a dog"}]

@@ -95,6 +95,21 @@ def test_what_is_missing_is_an_empty_text_whatever_it_is_called(worker):
     assert np.array_equal(worker(pandas.DataFrame({"text": series}))["vector"][1], found[-2])
 
 
+@pytest.mark.parametrize("kind", ["dict", "pandas", "pyarrow"])
+def test_a_column_of_the_batch_is_never_written_over(kind, tiny):
+    import pandas
+    import pyarrow
+
+    batch = {"text": ["a good day"], "label": ["good"]}
+    make = {"dict": dict, "pandas": pandas.DataFrame, "pyarrow": pyarrow.table}[kind]
+    found = Worker(tiny["classifier"], "classify", device="cpu")(make(batch))
+    names = found.column_names if kind == "pyarrow" else [*found]
+    assert names == ["text", "label", "predicted_label", "probability"]
+    assert str(found["label"][0]) == "good"
+    with pytest.raises(ConfigError, match="bad='label': there is a column of that name"):
+        Worker(tiny["classifier"], "classify", device="cpu", bad="label")(make(batch))
+
+
 LONG = ["the dog sleeps", "dog " * 100, "a cat"]
 
 

@@ -95,6 +95,8 @@ class CorpusSettings:
             if more:
                 remedy = " or ".join(f"--write {each}" for each in self.spec.writes if each in COLUMNS)
                 raise ConfigError(f"--{more[0]}: shards of {chosen} have no columns; give {remedy}")
+        if "id" in self.keep:
+            raise ConfigError("--keep id: every row has an id anyway; --id id takes it from that column")
         return chosen
 
     @property

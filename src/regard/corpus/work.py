@@ -18,6 +18,7 @@ from regard.corpus.writing import COLUMNS, IDS, SUFFIXES, Written, write_ids, wr
 from regard.tasks.base.bulk import Bulk, BulkWork, Output
 from regard.tasks.base.predictor import Progress
 from regard.tasks.base.reading import ReadingWarning
+from regard.tasks.base.tables import free_name
 from regard.tasks.registry import get_task
 from regard.text import DataError
 
@@ -75,7 +76,10 @@ class ShardWork:
             name: [each.kept[place] if isinstance(each, Taken) else None for each in records]
             for place, name in enumerate(self._job.asked.keep)
         }
-        written = Written([each.id for each in records], kept, found.columns, self._work.kinds, found.lines)
+        called = {name: free_name(name, {*kept}) for name in found.columns}
+        columns = {called[name]: values for name, values in found.columns.items()}
+        kinds = {called[name]: kind for name, kind in self._work.kinds.items()}
+        written = Written([each.id for each in records], kept, columns, kinds, found.lines)
         paths = [self._folder.part(shard.number, SUFFIXES[self._job.form])]
         self._folder.write_part(paths[0], lambda partial: writer(self._job.form)(partial, written))
         if self._job.asked.id is not None and self._job.form not in COLUMNS:

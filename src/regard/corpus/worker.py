@@ -13,6 +13,7 @@ from regard.corpus.writing import arrow_column, import_pyarrow
 from regard.tasks.base.bulk import BulkWork, Kind
 from regard.tasks.base.faster import Precision
 from regard.tasks.base.reading import ReadingWarning
+from regard.tasks.base.tables import free_name
 from regard.tasks.registry import get_task
 
 _OPEN: dict[tuple[Any, ...], BulkWork] = {}
@@ -28,7 +29,8 @@ class Worker:
 
     `task` is what `regard corpus` calls it: embed, translate, classify, tag, answer; `settings` are its own
     (`to="de"`, `top_k=3`, ...). A batch is a dictionary of columns (Ray Data's), a pandas data frame (Spark's
-    and Dask's) or a pyarrow table; what is returned is of the same kind.
+    and Dask's) or a pyarrow table; what is returned is of the same kind. A column of the batch is never
+    written over: a result of its name gets `predicted_` before it.
 
     >>> from regard.corpus import Worker
     >>> worker = Worker("runs/sentiment", "classify", column="text", device="cpu")
@@ -70,9 +72,13 @@ class Worker:
         with _ONE:
             work = self._opened()
             found = work(*texts)
-        columns: dict[str, Any] = {**found.columns}
-        kinds = {**work.kinds}
+        there = {*_names(batch)}
+        called = {name: free_name(name, there) for name in found.columns}
+        columns: dict[str, Any] = {called[name]: values for name, values in found.columns.items()}
+        kinds = {called[name]: kind for name, kind in work.kinds.items()}
         if self.bad is not None:
+            if self.bad in there or self.bad in columns:
+                raise ConfigError(f"bad={self.bad!r}: there is a column of that name; choose another")
             columns[self.bad] = [found.bad.get(row) for row in range(len(texts[0]))]
             kinds[self.bad] = "text"
         elif found.bad:
@@ -114,8 +120,12 @@ def _kind(batch: Any) -> str:
     return type(batch).__module__.partition(".")[0]
 
 
+def _names(batch: Any) -> list[str]:
+    return [*batch] if isinstance(batch, Mapping) else [*getattr(batch, "column_names", batch.columns)]
+
+
 def _column(batch: Any, name: str) -> list[Any]:
-    names = [*batch] if isinstance(batch, Mapping) else [*getattr(batch, "column_names", batch.columns)]
+    names = _names(batch)
     if name not in names:
         raise ConfigError(f"no column {name!r} in the batch: there is {', '.join(map(repr, names))}")
     found = batch[name]

@@ -2,7 +2,8 @@
 
 Row i of a shard belongs to its record i, also where that was bad: then there is an empty line, a row of
 zeros, or null. Vectors and lines have no place for ids: where a column of the input has them, they stand in a
-file of their own beside each shard, `part-000000.ids`, an id a line.
+file of their own beside each shard, `part-000000.ids`, an id a line. A column of results that has the name of
+one that is kept gets `predicted_` before it, as in tables.
 """
 
 import json

@@ -112,7 +112,7 @@ class TableWriter:
         self.added: tuple[str, ...] = ()
         """What the new columns are called."""
         for name in added:
-            self.added += (_free(name, {*rows.names, *self.added}),)
+            self.added += (free_name(name, {*rows.names, *self.added}),)
         self._cells: Any = None
         if format in SEPARATORS:
             separator = source.separator if source.format == format else SEPARATORS[format]
@@ -169,7 +169,8 @@ class TableWriter:
         self._out.write(whole + page.getvalue())
 
 
-def _free(name: str, taken: set[str]) -> str:
+def free_name(name: str, taken: set[str]) -> str:
+    """What a new column is called where these are there already."""
     for each in (name, MARK + name):
         if each not in taken:
             return each
