@@ -21,7 +21,7 @@ from regard.cli import main
 from regard.config import ConfigError, read_table, write_toml
 from regard.corpus.folder import OutFolder
 from regard.data.store import Store, StoreError, open_or_build
-from regard.disk import DiskFullError, full_disk, is_full, read_plain
+from regard.disk import DiskFullError, full_disk, is_full, read_plain, replace
 from regard.meaning.index import Index, SearchError
 from regard.tasks import run
 from regard.tasks.base.vectors import VectorsError, read_texts, read_vectors, save_vectors
@@ -299,3 +299,14 @@ def test_no_more_is_read_at_once_than_is_meant(tmp_path: Path) -> None:
         file.truncate(1 << 25)  # takes no room on the disk
     with pytest.raises(ConfigError, match=r"recipe\.toml: more than 16,777,216 bytes"):
         read_table(tmp_path / "recipe.toml")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes with names")
+def test_a_folder_or_a_pipe_never_becomes_a_file(tmp_path: Path) -> None:
+    pipe, written = tmp_path / "pipe.npy", list[Path]()
+    os.mkfifo(pipe)
+    for path in (pipe, tmp_path):
+        with pytest.raises(OSError, match=r"Is a directory|no ordinary file"):
+            replace(path, written.append)
+    assert not written
+    assert pipe.is_fifo()

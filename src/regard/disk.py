@@ -50,7 +50,9 @@ def full_disk(path: Path | str) -> Iterator[None]:
 
 def replace(path: Path, save: Callable[[Path], object], *, partial: Path | None = None) -> None:
     """Have `save(partial)` write a file, then put it in the place of `path`, in one move. Where several
-    processes may write the same file, each needs a `partial` of its own, on the same disk."""
+    processes may write the same file, each needs a `partial` of its own, on the same disk. An OSError for a
+    folder, a pipe or a device, which stays what it is."""
+    check_plain(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = partial or path.with_name(f"{path.name}.partial")
     try:

@@ -58,6 +58,14 @@ def test_the_manifest_tells_what_was_done_with_what(tiny, lines, sentences, tmp_
     assert manifest["inputs"][0]["address"] == str(lines)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes with names")
+def test_vectors_take_the_place_of_no_pipe(tiny, lines, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match=r"vectors are written to a file; give --out NAME\.npy"):
+        embed(tiny["embedder"], str(lines), tmp_path / "pipe", device="cpu", console=Console(quiet=True))
+    assert (tmp_path / "pipe").is_fifo()
+
+
 def test_what_is_done_is_not_done_again(tiny, lines, tmp_path):
     first = corpus("embed", tiny["embedder"], lines, tmp_path / "out")
     before = {path.name: path.stat().st_mtime_ns for path in parts(tmp_path / "out", "npy")}

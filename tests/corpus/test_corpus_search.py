@@ -1,11 +1,13 @@
 """What is done with the vectors of a corpus: search, mining, near-duplicates; against the plain formulas."""
 
+import gzip
 import io
 import json
 import os
 import shutil
 import subprocess
 import sys
+import threading
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -230,6 +232,41 @@ def test_mined_pairs_are_written_best_first(tiny, embedded, tmp_path):
     corpus("embed", tiny["classifier"], tmp_path / "b.txt", tmp_path / "c")
     with pytest.raises(ConfigError, match="different models"):
         commands.mine(out, tmp_path / "c", tmp_path / "pairs.tsv", **how)
+
+
+def test_what_is_written_is_packed_as_its_name_says(embedded, tmp_path):
+    out, texts = embedded
+    how = {"kind": "exact", "console": Console(quiet=True)}
+    for name in ("pairs.tsv", "pairs.tsv.gz"):
+        commands.mine(out, out, tmp_path / name, neighbours=4, threshold=0.5, **how)
+    with gzip.open(tmp_path / "pairs.tsv.gz", "rt", encoding="utf-8") as file:
+        assert file.read() == (tmp_path / "pairs.tsv").read_text(encoding="utf-8")
+    commands.dedupe(out, tmp_path / "once.jsonl.gz", threshold=0.5, **how)
+    with gzip.open(tmp_path / "once.jsonl.gz", "rt", encoding="utf-8") as file:
+        assert json.loads(next(file))["text"] == texts[0]
+    for name in ("pairs.tsv.zst", "once.txt.zip"):
+        with pytest.raises(ConfigError, match=r"not written; end its name in \.gz, \.xz"):
+            commands.mine(out, out, tmp_path / name, neighbours=4, threshold=0.5, **how)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes with names")
+def test_a_folder_or_a_pipe_is_not_replaced_by_what_is_written(embedded, tmp_path):
+    out, _ = embedded
+    how = {"kind": "exact", "console": Console(quiet=True)}
+    with pytest.raises(ConfigError, match="is a folder: name a file"):
+        commands.mine(out, out, tmp_path, neighbours=4, threshold=0.5, **how)
+    with pytest.raises(ConfigError, match="is a folder: name a file"):
+        commands.dedupe(out, tmp_path, threshold=0.5, **how)
+    pipe, read = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    with pytest.raises(ConfigError, match="what is left out is written beside it: name a file"):
+        commands.dedupe(out, pipe, threshold=0.5, **how)
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text(encoding="utf-8")), daemon=True)
+    reader.start()
+    commands.mine(out, out, pipe, neighbours=4, threshold=0.5, **how)
+    reader.join(30)
+    assert read[0].count("\n") > 400
+    assert pipe.is_fifo()
 
 
 @pytest.mark.parametrize("command", ["mine", "dedupe"])

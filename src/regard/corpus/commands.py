@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from rich.console import Console
 
+from regard.config import ConfigError
 from regard.corpus import mining
 from regard.corpus.addresses import refuse_address
 from regard.corpus.dedupe import dedupe as dedupe_index
@@ -12,6 +13,7 @@ from regard.corpus.index import choose, open_index
 from regard.corpus.running import SHARD_TOKENS, CorpusSettings, run
 from regard.corpus.vectors import ShardedVectors
 from regard.tasks.base.formats import AS_NAMED, FileOptions
+from regard.tasks.base.outputs import check_one_file, is_stream
 from regard.tasks.base.terminal import say
 
 OWN = (
@@ -65,6 +67,9 @@ def mine(
     sources: Path, targets: Path, out: Path, *, neighbours: int, threshold: float, kind: str, console: Console
 ) -> None:
     refuse_address(out)
+    check_one_file(out)
+    if is_stream(out):  # in which there shall be nothing but pairs
+        console = Console(stderr=True)
     count = mining.mine(
         sources, targets, out, neighbours=neighbours, threshold=threshold, kind=kind, console=console
     )
@@ -73,6 +78,9 @@ def mine(
 
 def dedupe(vectors: Path, out: Path, *, threshold: float, kind: str, console: Console) -> None:
     refuse_address(out)
+    check_one_file(out)
+    if is_stream(out):
+        raise ConfigError(f"{out}: what is left out is written beside it: name a file")
     found = ShardedVectors(vectors)
     index = open_index(found, choose(len(found), kind)[0], lambda line: say(console, line))
     done = dedupe_index(index, out, threshold)

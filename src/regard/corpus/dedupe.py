@@ -21,8 +21,9 @@ from regard.corpus.progress import shown_texts
 from regard.corpus.reading import Bad
 from regard.corpus.texts import any_order
 from regard.corpus.vectors import ShardedVectors, text_of
-from regard.disk import replace
 from regard.meaning.nearest import Scores
+from regard.tasks.base.formats import TABLES, ending
+from regard.tasks.base.outputs import written_whole
 from regard.tasks.base.vectors import Rows, products, uncertainty
 
 _BLOCK = 2048
@@ -116,7 +117,7 @@ def dedupe(index: ShardedIndex, out: Path, threshold: float) -> Deduped:
     it is a duplicate, or why it could not be read."""
     vectors: ShardedVectors = index.vectors
     of, cosines = originals(index, threshold)
-    listed = out.suffix in (".jsonl", ".ndjson")
+    listed = TABLES.get(ending(out)) == "jsonl"
     unread: dict[int, Bad] = {}
 
     def staying() -> Iterator[str]:
@@ -142,13 +143,14 @@ def dedupe(index: ShardedIndex, out: Path, threshold: float) -> Deduped:
                     plain |= {"of": id_of(of[row]), "cosine": round(float(cosines[row]), 6)}
                 yield json.dumps(plain, ensure_ascii=False) + "\n"
 
-    def save(partial: Path) -> None:
-        with any_order(vectors, of[dropped], out.parent, lambda record: record.id) as id_of:
-            _write(partial, left_out(id_of))
-
     dropped = of != np.arange(len(of))
-    replace(out, lambda partial: _write(partial, staying()))
-    replace(out.with_name(f"{out.name}.dropped.jsonl"), save)
+    with written_whole(out) as file:
+        file.writelines(staying())
+    with (
+        written_whole(out.with_name(f"{out.name}.dropped.jsonl")) as file,
+        any_order(vectors, of[dropped], out.parent, lambda record: record.id) as id_of,
+    ):
+        file.writelines(left_out(id_of))
     count = int(dropped.sum())
     return Deduped(len(of) - count - len(unread), count, len(unread))
 
@@ -157,8 +159,3 @@ def _line(text: str | Sequence[str]) -> str:
     """As it is, but for the newlines in it."""
     whole = text if isinstance(text, str) else " ".join(text)
     return re.sub(r"\r?\n|\r\Z", " ", whole)
-
-
-def _write(path: Path, lines: Iterator[str]) -> None:
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(lines)

@@ -19,8 +19,8 @@ from regard.config import ConfigError
 from regard.corpus.index import ShardedIndex, choose, open_index
 from regard.corpus.texts import any_order
 from regard.corpus.vectors import ShardedVectors
-from regard.disk import replace
 from regard.meaning.nearest import Scores
+from regard.tasks.base.outputs import is_stream, written_whole
 from regard.tasks.base.terminal import say
 from regard.tasks.base.vectors import Rows
 
@@ -96,13 +96,11 @@ def mine(
                 count += 1
                 yield f"{score:.6f}\t{one}\t{other}\n"
 
-    def save(unfinished: Path) -> None:
-        with (
-            any_order(sides[0], pairs.sources, out.parent) as one,
-            any_order(sides[1], pairs.targets, out.parent) as other,
-            unfinished.open("w", encoding="utf-8") as file,
-        ):
-            file.writelines(lines(one, other))
-
-    replace(out, save)
+    beside = None if is_stream(out) else out.parent
+    with (
+        written_whole(out) as file,
+        any_order(sides[0], pairs.sources, beside) as one,
+        any_order(sides[1], pairs.targets, beside) as other,
+    ):
+        file.writelines(lines(one, other))
     return count

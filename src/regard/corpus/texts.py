@@ -22,10 +22,10 @@ _BLOCK = 4096
 
 @contextmanager
 def any_order(
-    vectors: ShardedVectors, rows: Rows, folder: Path, of: Callable[[Taken | Bad], str] = text_of
+    vectors: ShardedVectors, rows: Rows, folder: Path | None, of: Callable[[Taken | Bad], str] = text_of
 ) -> Iterator[Callable[[int], str]]:
-    """A function that gives the text of a row, of those that are named. The file lies in `folder`, and has no
-    name there: it is gone when the process ends, however it ends."""
+    """A function that gives the text of a row, of those that are named. The file lies in `folder`, or where
+    temporary files do, and has no name there: it is gone when the process ends, however it ends."""
     chosen = np.unique(rows)
     ends = np.zeros(len(chosen) + 1, np.int64)
     with tempfile.TemporaryFile(dir=folder) as file:

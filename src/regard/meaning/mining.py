@@ -23,12 +23,12 @@ from rich.console import Console
 
 from regard.config import ConfigError, check_choices
 from regard.data.hashing import uniform
-from regard.disk import replace as replace_file
 from regard.meaning.nearest import nearest
 from regard.tasks.base.evaluation import as_column
 from regard.tasks.base.faster import Precision
 from regard.tasks.base.files import told
 from regard.tasks.base.formats import AS_NAMED, JUDGED, FileOptions, only_lines
+from regard.tasks.base.outputs import check_one_file, written_whole
 from regard.tasks.base.predictor import Progress
 from regard.tasks.base.terminal import counting, say
 from regard.tasks.base.vectors import normalised, products
@@ -157,13 +157,15 @@ def mine_negatives(
     """From pairs, or from queries with judgements, into JSON lines; `settings` are those of
     `MiningConfig`."""
     config = MiningConfig(**settings)
+    check_one_file(out_file)
     read, texts = _read(pairs, (query_column, positive_column), queries, qrels, corpus, files)
     embedder = open_embedder(model, device=device, precision=precision)
     reranker = None if rerank is None else open_reranker(rerank, device=device, precision=precision)
     with counting("texts") as advance:
         found = mine(embedder, read, texts, config, reranker=reranker, progress=advance)
     lines = [json.dumps(each._asdict(), ensure_ascii=False) + "\n" for each in found]
-    replace_file(out_file, lambda partial: partial.write_text("".join(lines), encoding="utf-8"))
+    with written_whole(out_file) as file:
+        file.writelines(lines)
     count = sum(len(each.negatives) for each in found)
     say(console, f"{out_file}: {len(found):,} queries with {count:,} negatives")
     if left := len(dict.fromkeys(read)) - len(found):

@@ -75,6 +75,24 @@ def written_whole(path: Path) -> Iterator[TextIO]:
         yield file
 
 
+def is_stream(path: Path) -> bool:
+    """Whether somebody has it open, or it is no file: what gets its name later would take its place."""
+    return bool(_STREAMS.fullmatch(str(path))) or (path.exists() and not path.is_file())
+
+
+def check_packing(path: Path, option: str = "") -> None:
+    """Raise for a compression that is only read."""
+    if path.suffix in COMPRESSED and path.suffix not in _OPEN:
+        raise ConfigError(f"{option}{path}: not written; end its name in {', '.join(_OPEN)}, or plainly")
+
+
+def check_one_file(path: Path) -> None:
+    """Raise for what is not written as a single file of text."""
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder: name a file")
+    check_packing(path)
+
+
 def write_bytes_whole(path: Path, raw: bytes) -> None:
     """The same, of bytes."""
     with _renamed(path, "wb") as file:
@@ -84,9 +102,10 @@ def write_bytes_whole(path: Path, raw: bytes) -> None:
 @contextmanager
 def _renamed(path: Path, mode: str, **how: Any) -> Iterator[Any]:
     path.parent.mkdir(parents=True, exist_ok=True)
-    opened, stream = _OPEN.get(path.suffix, open), _STREAMS.fullmatch(str(path))
-    if stream or (path.exists() and not path.is_file()):  # somebody has it open, or it is no file
-        with full_disk(path), opened(path, mode.replace("w", "a") if stream else mode, **how) as file:
+    opened = _OPEN.get(path.suffix, open)
+    if is_stream(path):
+        there = _STREAMS.fullmatch(str(path))
+        with full_disk(path), opened(path, mode.replace("w", "a") if there else mode, **how) as file:
             yield file
         return
     path = path.resolve()  # what a link leads to is replaced, not the link
@@ -209,8 +228,7 @@ def _assignment(
             raise ConfigError(f"--out {into}: a table is written as .csv, .tsv or .jsonl; end its name so")
         if as_json and chosen not in ("jsonl", None):
             raise ConfigError(f"--out {into} and --json: give one of the two, or a name that ends in .jsonl")
-        if Path(into).suffix in COMPRESSED and Path(into).suffix not in _OPEN:
-            raise ConfigError(f"--out {into}: not written; end its name in {', '.join(_OPEN)}, or plainly")
+        check_packing(Path(into), "--out ")
     return Assignment(source, Path(into), chosen or form)
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from regard.config import ConfigError
 from regard.tasks.base.faster import Precision
 from regard.tasks.base.formats import AS_NAMED, TABLES, FileOptions, ending
-from regard.tasks.base.outputs import Assignment, Inputs, assign, do_each
+from regard.tasks.base.outputs import Assignment, Inputs, assign, do_each, is_stream
 from regard.tasks.base.predictor import Progress
 from regard.tasks.base.reading import TooLong
 from regard.tasks.base.sources import Source
@@ -41,6 +41,9 @@ def embed(
     """A vector for each line, or for each row of a table, as a NumPy file; in a table, as one more column. Or
     a vector for each word, and beside it which: line, tab, word."""
     given = assign(inputs, None if out is None else str(out), files, as_json=True, behind=".npy")
+    for each in given:
+        if each.target is not None and ending(each.target) not in TABLES and is_stream(each.target):
+            raise ConfigError(f"--out {each.target}: vectors are written to a file; give --out NAME.npy")
     others = (pool, prompt or None, normalised, dimensions)
     if words and (others != (None, None, None, None) or too_long == "windows"):
         raise ConfigError("--words: a word is the mean of its tokens, as they are; only --layer goes with it")
