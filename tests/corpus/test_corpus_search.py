@@ -232,6 +232,9 @@ def test_mined_pairs_are_written_best_first(tiny, embedded, tmp_path):
     corpus("embed", tiny["classifier"], tmp_path / "b.txt", tmp_path / "c")
     with pytest.raises(ConfigError, match="different models"):
         commands.mine(out, tmp_path / "c", tmp_path / "pairs.tsv", **how)
+    corpus("embed", tiny["embedder"], tmp_path / "b.txt", tmp_path / "d", settings={"layer": 0})
+    with pytest.raises(ConfigError, match="differ in --pool or --layer"):
+        commands.mine(out, tmp_path / "d", tmp_path / "pairs.tsv", **how)
 
 
 def test_what_is_written_is_packed_as_its_name_says(embedded, tmp_path):

@@ -83,6 +83,9 @@ def mine(
     made = [each.manifest["model"]["sha256"] for each in sides]
     if made[0] != made[1]:
         raise ConfigError(f"{sources} and {targets} were made by different models: embed both with one")
+    ways = [[each.manifest["settings"]["settings"].get(name) for name in ("pool", "layer")] for each in sides]
+    if ways[0] != ways[1]:
+        raise ConfigError(f"{sources} and {targets} differ in --pool or --layer: embed both alike")
     told = partial(say, console)
     indexes = [open_index(each, choose(len(each), kind)[0], told) for each in sides]
     pairs = mined(*indexes, neighbours=neighbours, threshold=threshold)
