@@ -153,6 +153,12 @@ def test_what_a_task_does_not_write_or_take_is_told(tiny, short, tmp_path):
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
+def test_how_many_labels_are_asked_for_is_checked_as_at_the_prompt(tiny, short, tmp_path):
+    for settings, said in (({"top_k": 0}, "--top-k 0: give 1"), ({"min_probability": 2.0}, "from 0 to 1")):
+        with pytest.raises(ConfigError, match=said):
+            corpus("classify", tiny["classifier"], short, tmp_path / "out", settings=settings)
+
+
 def test_columns_are_refused_where_shards_have_no_place_for_them(tiny, table, tmp_path):
     with pytest.raises(ConfigError, match="--keep: shards of npy have no columns; give --write parquet or"):
         corpus("embed", tiny["embedder"], table, tmp_path / "out", keep=("n",))

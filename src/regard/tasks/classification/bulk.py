@@ -10,7 +10,13 @@ from regard.tasks.base.predictor import Progress
 from regard.tasks.base.reading import TooLong
 from regard.tasks.base.tables import says_something
 from regard.tasks.classification.classifier import Prediction, open_classifier
-from regard.tasks.classification.commands import TABLE_COLUMNS, Shown, line_of, table_values
+from regard.tasks.classification.commands import (
+    TABLE_COLUMNS,
+    Shown,
+    check_probabilities,
+    line_of,
+    table_values,
+)
 
 KINDS: dict[str, Kind] = {"label": "text", "labels": "texts", "probability": "number", "value": "number"}
 
@@ -27,6 +33,7 @@ class ClassifyBulk:
         min_probability: float | None = None,
         too_long: TooLong = "cut",
     ) -> None:
+        check_probabilities(top_k, min_probability)
         self.classifier = open_classifier(folder, device=device, precision=precision)
         if self.classifier.problem == "number" and (top_k is not None or min_probability is not None):
             raise ConfigError("--top-k and --min-probability are for labels, but this model gives numbers")

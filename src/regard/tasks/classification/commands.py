@@ -57,7 +57,9 @@ def classify(
     """Line by line: label, probability, text. Where the model was trained on pairs, a line is a text, a tab
     and the other text. A table keeps its rows, and gets columns. With `words`, the words of the lines of one
     file, by the vectors of others that are labelled."""
-    _check_probabilities(top_k, min_probability, words)
+    check_probabilities(top_k, min_probability)
+    if words and (top_k is not None or min_probability is not None):
+        raise ConfigError("--top-k and --min-probability are for texts: leave them out with --words")
     if words != (labelled is not None):
         raise ConfigError(
             "--words needs --labelled FILE, words whose labels are known, and that needs --words"
@@ -88,13 +90,11 @@ def classify(
         say(Console(stderr=True), f"{shown.unsure} of {shown.count} lines have {what}")
 
 
-def _check_probabilities(top_k: int | None, min_probability: float | None, words: bool) -> None:
+def check_probabilities(top_k: int | None, min_probability: float | None) -> None:
     if top_k is not None and top_k < 1:
         raise ConfigError(f"--top-k {top_k}: give 1 or more")
     if min_probability is not None and not 0 <= min_probability <= 1:
         raise ConfigError(f"--min-probability {min_probability:g}: a probability is from 0 to 1")
-    if words and (top_k is not None or min_probability is not None):
-        raise ConfigError("--top-k and --min-probability are for texts: leave them out with --words")
 
 
 @dataclass(slots=True)
