@@ -100,6 +100,16 @@ def test_another_model_input_or_setting_is_refused_unless_it_may_overwrite(tiny,
     assert files(out) == files(tmp_path / "anew")
 
 
+def test_a_command_that_came_to_nothing_is_mended_without_overwriting(tiny, lines, tmp_path):
+    out = tmp_path / "out"
+    for model, settings in ((tiny["embedder"], {"layer": 99}), (tiny["translator"], {})):
+        with pytest.raises(ValueError, match=r"layer=99|a model for the task"):
+            corpus("embed", model, lines, out, settings=settings)
+    corpus("embed", tiny["embedder"], lines, out)
+    corpus("embed", tiny["embedder"], lines, tmp_path / "anew")
+    assert files(out) == files(tmp_path / "anew")
+
+
 def test_the_device_that_was_found_is_a_setting_like_any_other(tiny, lines, tmp_path, monkeypatch):
     out = tmp_path / "out"
     monkeypatch.setattr(running, "find_device", lambda wanted: "cpu" if wanted == "auto" else wanted)

@@ -205,6 +205,10 @@ class OutFolder:
         found = Done(**{**plain, "files": tuple(plain["files"])})
         return found if all((self.path / name).exists() for name in found.files) else None
 
+    def has_done(self) -> bool:
+        """Whether there is a shard that somebody could lose."""
+        return any((self.own / "done").glob("*.json"))
+
     def finished(self) -> dict[str, Any]:
         """The manifest of a folder in which all is done; an error for any other."""
         manifest = self.manifest()

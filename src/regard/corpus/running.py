@@ -218,8 +218,12 @@ def _begun(
     """The manifest: the folder's, if it is of the same input, model and settings; else a new one."""
     found = None if settings.overwrite else folder.manifest()
     if found is not None:
-        _refuse_other(folder, found, files, digest, settings, device)
-        return found
+        try:
+            _refuse_other(folder, found, files, digest, settings, device)
+            return found
+        except ConfigError:  # as where the first command had a mistake that only the model could find
+            if folder.has_done():
+                raise
     folder.clear()  # also where there is no manifest: what is left of a run that was cleared half
     planner = Planner(settings.asked, settings.shard_tokens)
     with shown_planning(len(files)) as progress:
