@@ -65,6 +65,10 @@ def test_a_healthy_machine_has_no_problems():
             [("torch", None), ("errors", {"torch": "OSError: libc"})],
             "broken: torch cannot be imported: OSError",
         ),
+        (
+            [("torch", None), ("errors", {"torch": "importing it took longer than 20 s"})],
+            "longer than 20 s; ask once more; if python -c 'import torch' never ends, install it anew",
+        ),
         ([("torch.threads", 8)], "problem: torch has 8 threads for 4 cores"),
         ([("cores.limit", 1.5)], "export OMP_NUM_THREADS=2"),
         ([("torch.threads", 1), ("settings", {"OMP_NUM_THREADS": "1"})], "note: OMP_NUM_THREADS=1, but 4"),

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from regard import __version__
 from regard.machine import facts
-from regard.machine.problems import Problem, diagnose, size_text
+from regard.machine.problems import LATE, Problem, diagnose, size_text
 from regard.tasks.base.terminal import say
 
 PATIENCE = 20.0
@@ -81,7 +81,7 @@ def _answer(asked: "subprocess.Popen[str] | None") -> dict[str, Any]:
     except subprocess.TimeoutExpired:
         asked.kill()
         asked.communicate()
-        return {**nothing, "errors": {"torch": f"importing it took longer than {PATIENCE:.0f} s"}}
+        return {**nothing, "errors": {"torch": f"{LATE} {PATIENCE:.0f} s"}}
     except (ValueError, IndexError):
         last = (aside.strip().splitlines() or ["nothing was said"])[-1]
         return {**nothing, "errors": {"torch": f"the process ended with {asked.returncode}: {last}"}}

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from regard.machine import facts
 
+LATE = "importing it took longer than"
+"""What is said of torch where nobody waited for it any more."""
 LITTLE = 2 * 2**30
 """Bytes free that are few: a small model and its checkpoints."""
 
@@ -43,6 +45,8 @@ def _of_packages(found: dict[str, Any]) -> Iterator[Problem]:
             yield Problem("broken", what, f"pip install '{name}>={least}'")
     if "torch" in errors and versions["torch"] is not None:
         remedy = "install it anew: pip install --force-reinstall torch"
+        if errors["torch"].startswith(LATE):  # from a slow disk, or on a busy machine
+            remedy = "ask once more; if python -c 'import torch' never ends, install it anew"
         yield Problem("broken", f"torch cannot be imported: {errors['torch']}", remedy)
 
 
