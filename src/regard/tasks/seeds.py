@@ -4,6 +4,7 @@ OUT/seed-0  OUT/seed-1  ...     a model folder each
 OUT/seeds.json                  every figure of each, with mean and standard deviation
 """
 
+import os
 import statistics
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,8 +36,10 @@ def train_seeds(
     if seeds < 2:
         raise ConfigError(f"seeds={seeds}: a spread takes 2 or more")
     folder, console = Path(out), console or Console()
+    first = os.environ.get("RANK", "0") == "0"  # of several processes, which alone writes and tells
     for seed in range(seeds):
-        say(console, f"seed {seed}")
+        if first:
+            say(console, f"seed {seed}")
         own = (*settings, f"train.seed={seed}", f"batch.seed={seed}")
         try:
             outcome = fit(recipe, *own, out=folder / f"seed-{seed}", console=console, **how)
@@ -44,6 +47,8 @@ def train_seeds(
             raise DiskFullError(error.path, error.why, "give the same command and --resume") from error
         if outcome.stopped is not None:
             return outcome
+    if not first:
+        return outcome
     figures = [_figures(folder / f"seed-{seed}") for seed in range(seeds)]
     every = {name: [each[name] for each in figures] for name in figures[0]}
     spread = {name: {key: of(own) for key, of in SPREAD.items()} for name, own in every.items()}

@@ -339,7 +339,7 @@ def test_a_model_without_a_recipe_is_evaluated_as_its_task_usually_is(tmp_path: 
     assert again["confusion"] == found["confusion"]
 
 
-def test_several_seeds_have_a_mean_and_a_spread(tmp_path: Path) -> None:
+def test_several_seeds_have_a_mean_and_a_spread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = toys.recipe(tmp_path / "corpus", train={"steps": 4, "validate_every": 4})
     (tmp_path / "toy.toml").write_text(write_toml(plain), encoding="utf-8")
 
@@ -363,6 +363,12 @@ def test_several_seeds_have_a_mean_and_a_spread(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "runs" / "seeds.json").read_text()) == whole
     with pytest.raises(ConfigError, match="takes 2 or more"):
         train_seeds(tmp_path / "toy.toml", out=tmp_path / "runs", seeds=1)
+    (tmp_path / "runs" / "seeds.json").unlink()
+    monkeypatch.setenv("RANK", "1")  # of several processes, the first alone writes and tells
+    page = trained(resume=True)
+    assert "seed 0" not in page
+    assert "2 seeds" not in page
+    assert not (tmp_path / "runs" / "seeds.json").exists()
 
 
 def test_words_get_vectors_of_a_layer(tmp_path: Path, text: str) -> None:
