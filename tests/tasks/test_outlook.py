@@ -61,6 +61,12 @@ def test_a_model_that_is_cut_is_said_to_be(tmp_path: Path) -> None:
     assert "20 for each weight, after Chinchilla" in text
 
 
+def test_a_limit_of_time_ends_what_is_foreseen(tmp_path: Path) -> None:
+    text = said(tmp_path, "batch.parts=8", "train.minutes=2", "train.steps=100000000", gpus=8)
+    assert "steps in train.minutes=2, validations not counted): 2.0 minutes" in text
+    assert "steps of this recipe" not in text
+
+
 def test_other_gpus_and_links_are_reckoned_with(tmp_path: Path) -> None:
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(write_toml(tiny.recipe(tmp_path / "corpus")))
@@ -116,6 +122,7 @@ def test_parts_that_ranks_cannot_share_are_refused(tmp_path: Path) -> None:
         (["--gpus", "8"], "--gpus is for --dry-run"),
         (["--dry-run", "--gpus", "2", "--links", "450"], "--links 450: give two speeds above 0 with a comma"),
         (["--dry-run", "--links", "450,50"], "as do --gpu-memory and --links: give that too"),
+        (["--dry-run", "--gpus", "2", "--budget", "0"], "greater than or equal to 1"),
         (["--dry-run", "--nodes", "2"], "--nodes and --budget say what --gpus would do"),
     ],
 )

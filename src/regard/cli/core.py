@@ -123,7 +123,9 @@ def train(
     ] = None,
     budget: Annotated[
         float | None,
-        typer.Option("--budget", help="--gpus: tokens to learn from, as 20e9; otherwise 20 for each weight."),
+        typer.Option(
+            "--budget", min=1, help="--gpus: tokens to learn from, as 20e9; otherwise 20 for each weight."
+        ),
     ] = None,
     no_check: Annotated[bool, typer.Option("--no-check", help="Do not look at the text first.")] = False,
     seed: Annotated[int | None, typer.Option("--seed", help="The same as train.seed=N batch.seed=N.")] = None,

@@ -36,7 +36,11 @@ def outlook(job: Job, cluster: Cluster, budget: float | None = None) -> Iterator
     yield from _links(found)
     if config.cpu_offload:
         yield "# train.cpu_offload: the update on the host, and the way there, are not in these times"
-    yield _lasts(found, config.steps * found.tokens, f"{config.steps:,} steps of this recipe")
+    steps, why = config.steps, "of this recipe"
+    if config.minutes and 60 * config.minutes < steps * found.step:
+        steps = max(1, int(60 * config.minutes / found.step))
+        why = f"in train.minutes={config.minutes:g}, validations not counted"
+    yield _lasts(found, steps * found.tokens, f"{steps:,} steps {why}")
     wanted = CHINCHILLA * found.work.parameters if budget is None else budget
     why = f"{CHINCHILLA} for each weight, after Chinchilla" if budget is None else "as given"
     yield _lasts(found, wanted, why)
