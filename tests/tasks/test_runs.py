@@ -170,3 +170,19 @@ def test_two_processes_make_the_steps_of_one(place: Path) -> None:
     one, other = (load_file(place / name / "model.safetensors") for name in ("alone", "shared"))
     for name in one:
         torch.testing.assert_close(one[name], other[name], rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.long
+def test_a_dry_run_of_two_processes_says_what_they_would_do(place: Path) -> None:
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={free_port()}"]
+    arguments = ["train", str(place / "recipe.toml"), "--dry-run", "batch.parts=2", "train.minutes=0.01"]
+    done = subprocess.run(
+        [sys.executable, *launcher, "-m", "regard", *arguments, "--device=cpu"],
+        env=QUIET,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("# 2 ranks, train.fsdp=auto: every rank has the whole model (DDP)") == 1
+    assert done.stdout.count("[train]") == 1  # one of them speaks

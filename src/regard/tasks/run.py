@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 import socket
 import tempfile
 import time
@@ -319,27 +320,36 @@ def dry_run(
     are read."""
     aside, console = console or Console(stderr=True), console or Console()
     ranks = Ranks.join(device if cluster is None else "cpu")
-    if cluster is not None:
-        with tempfile.TemporaryDirectory() as folder:
-            written = written_recipe(recipe, settings, Path(folder), resume=False)
-            job = prepare(_elsewhere(written, cluster), Path(folder), ranks, aside)
-            expected = [
-                recipe_text(job.recipe),
-                f"# {job.parameters:,} parameters",
-                *outlook(job, cluster, budget),
-            ]
-        console.print("\n".join(expected), highlight=False, markup=False, soft_wrap=True)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        written = written_recipe(recipe, settings, Path(folder), resume=False)
-        foreseen = _foreseen(written, Path(folder), ranks, aside)
-        lines = [*foreseen.lines()]
-        if foreseen.too_little:
-            lines += [*foreseen.remedies(), *_smaller(written, foreseen, ranks), foreseen.last_remedy()]
+    with _kept_for_a_while(ranks) as (folder, own):
+        written = written_recipe(recipe, settings, folder, resume=False)
+        if cluster is not None:
+            job = prepare(_elsewhere(written, cluster), folder, own, aside)
+            lines = [f"# {job.parameters:,} parameters", *outlook(job, cluster, budget)]
+        else:
+            foreseen = _foreseen(written, folder, own, aside)
+            job, lines = foreseen.job, [*foreseen.lines()]
+            if foreseen.too_little:
+                lines += [*foreseen.remedies(), *_smaller(written, foreseen, ranks), foreseen.last_remedy()]
     ranks.leave()
-    text = recipe_text(foreseen.job.recipe)
+    text = recipe_text(job.recipe)
     if ranks.first:
         console.print("\n".join([text, *lines]), highlight=False, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def _kept_for_a_while(ranks: Ranks) -> Iterator[tuple[Path, Ranks]]:
+    """A folder of all ranks that is gone afterwards, and the ranks that know what they see of it."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(ranks.share(made))
+        own = ranks.reaching(folder)
+        if own.builder:
+            folder.mkdir(parents=True, exist_ok=True)
+        try:
+            yield folder, own
+            ranks.wait()
+        finally:
+            if own.builder and not own.first:  # on another machine
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _elsewhere(written: Written[Any], cluster: Cluster) -> Written[Any]:
@@ -366,7 +376,7 @@ def _foreseen(written: Written[Any], folder: Path, ranks: Ranks, console: Consol
     prepared = time.monotonic() - began
     usual = written.plain.get("train", {}).get("steps", given[0]["train"]["steps"])
     trainer = build_trainer(job, folder, console)
-    timing = timed(job, trainer)
+    timing, prepared = ranks.share((timed(job, trainer), prepared))  # all have to say the same of it
     return Forecast(job=job, timing=timing, prepared=prepared, usual=usual, way=way_of(trainer))
 
 
@@ -381,8 +391,8 @@ def _smaller(written: Written[Any], foreseen: Forecast, ranks: Ranks) -> Iterato
             other = as_recipe({**plain, "task": written.checked.task}, written.where)
         except ConfigError:  # not every task has every preset
             continue
-        with tempfile.TemporaryDirectory() as folder:
-            found = _foreseen(other, Path(folder), ranks, Console(quiet=True))
+        with _kept_for_a_while(ranks) as (folder, own):
+            found = _foreseen(other, folder, own, Console(quiet=True))
         if not found.too_little:
             epochs = found.steps / found.job.feed.plan.steps(0)
             yield f"#   model.preset={preset}: {found.steps:,} steps, {epochs:.2g} epochs"
