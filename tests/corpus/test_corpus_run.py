@@ -13,7 +13,7 @@ import torch
 from rich.console import Console
 
 from regard.config import ConfigError
-from regard.corpus import local, running
+from regard.corpus import commands, local, running
 from regard.corpus.folder import OutFolder
 from regard.corpus.work import ShardWork
 from regard.tasks.embedding.commands import embed
@@ -98,6 +98,17 @@ def test_another_model_input_or_setting_is_refused_unless_it_may_overwrite(tiny,
     assert files(out) != before
     corpus("embed", tiny["embedder"], lines, tmp_path / "anew")
     assert files(out) == files(tmp_path / "anew")
+
+
+def test_who_stops_it_is_told_that_it_goes_on(tiny, lines, tmp_path, monkeypatch, capsys):
+    def stopped(*given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "run", stopped)
+    own = dict.fromkeys(commands.OWN) | {"device": "cpu", "engine": "auto", "overwrite": False}
+    with pytest.raises(KeyboardInterrupt):
+        commands.embed(inputs=[str(lines)], folder=tmp_path / "out", model=tiny["embedder"], **own)
+    assert capsys.readouterr().err == "stopped; the same command goes on with what is not done\n"
 
 
 def test_a_command_that_came_to_nothing_is_mended_without_overwriting(tiny, lines, tmp_path):

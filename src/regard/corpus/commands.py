@@ -38,7 +38,12 @@ def _run(task: str, given: dict[str, Any]) -> None:
         shard_tokens=tokens,
         **own,
     )
-    run(inputs, cast(Path, out), settings, Console(stderr=True))
+    console = Console(stderr=True)
+    try:
+        run(inputs, cast(Path, out), settings, console)
+    except KeyboardInterrupt:
+        say(console, "stopped; the same command goes on with what is not done")
+        raise
 
 
 def embed(**given: Any) -> None:
