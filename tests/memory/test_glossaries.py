@@ -103,6 +103,8 @@ def test_one_known_language_says_which_way_a_glossary_is_read(tmp_path):
     [
         ("en,de-DE\ndog,Hund\n", {"source": "en-US", "target": "de"}),
         ("de;note;en\nHund;x;dog\n", {"likely": ("en", "de")}),
+        ("English,German (Austria)\ndog,Hund\n", {"source": "en", "target": "de"}),
+        ("GERMAN,English\nHund,dog\n", {"likely": ("eng_Latn", "deu_Latn")}),
         ("dog;Hund\n", {}),
         ("dog|Hund\n", {"separator": "|"}),
     ],

@@ -79,6 +79,10 @@ def test_dates_of_tables_are_checked(tmp_path):
 
 def test_a_header_may_spell_languages_otherwise(tmp_path):
     (tmp_path / "a.csv").write_text("de-DE;en-US\nHallo;Hello\n")
+    (tmp_path / "b.csv").write_text("Chinese (Traditional),Norwegian Bokmål\n狗,hund\n")
+    import_file(tmp_path / "b.csv", tmp_path / "b.db", ImportSettings(source="nb", target="zh-TW"))
+    with Memory(tmp_path / "b.db") as opened:
+        assert [(each.source, each.target) for each in opened.segments()] == [("hund", "狗")]
     import_file(tmp_path / "a.csv", tmp_path / "m.db", ImportSettings(source="en", target="de"))
     with Memory(tmp_path / "m.db") as opened:
         assert [(each.source, each.target) for each in opened.segments()] == [("Hello", "Hallo")]

@@ -6,6 +6,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from regard.text.files import COMPRESSED, LONGEST, LineError, scan
+from regard.text.languages import code_named
 from regard.text.records import DataError, Origin
 from regard.text.tables import Row, split_plain, split_quoted
 from regard.text.tmx import normal_language, same_language
@@ -74,10 +75,15 @@ def _header(
 ) -> list[str | None] | None:
     cells = [str(cell).strip().lower().replace(" ", "_") for cell in row.cells]
     names = [next((name for name, own in known.items() if cell in own), None) for cell in cells]
-    for same in (lambda cell, code: normal_language(cell) == normal_language(code), same_language):
+    for same in (lambda cell, code: normal_language(cell) == normal_language(code), same_language, _names):
         for name, code in zip(plain, languages, strict=False):
             if code and name not in names:
                 place = next((i for i, cell in enumerate(cells) if not names[i] and same(cell, code)), None)
                 if place is not None:
                     names[place] = name
     return names if set(plain[:2]) <= set(names) else None
+
+
+def _names(cell: str, code: str) -> bool:
+    named = code_named(cell.replace("_", " "))
+    return named is not None and same_language(named, code)

@@ -4,28 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from regard.serve.models import Models, Served
-from regard.text.languages import base, same, script
-
-_NAMES = """
-af Afrikaans, am Amharic, ar Arabic, as Assamese, az Azerbaijani, be Belarusian, bg Bulgarian, bn Bengali,
-bo Tibetan, br Breton, bs Bosnian, ca Catalan, ceb Cebuano, co Corsican, cs Czech, cy Welsh, da Danish,
-de German, el Greek, en English, eo Esperanto, es Spanish, et Estonian, eu Basque, fa Persian, fi Finnish,
-fil Filipino, fo Faroese, fr French, fy Western Frisian, ga Irish, gd Scottish Gaelic, gl Galician,
-gn Guarani, gu Gujarati, ha Hausa, haw Hawaiian, he Hebrew, hi Hindi, hr Croatian, hsb Upper Sorbian,
-ht Haitian Creole, hu Hungarian, hy Armenian, id Indonesian, ig Igbo, is Icelandic, it Italian, ja Japanese,
-jv Javanese, ka Georgian, kk Kazakh, km Khmer, kn Kannada, ko Korean, ku Kurdish, ky Kyrgyz, la Latin,
-lb Luxembourgish, lo Lao, lt Lithuanian, lv Latvian, mg Malagasy, mi Maori, mk Macedonian, ml Malayalam,
-mn Mongolian, mr Marathi, ms Malay, mt Maltese, my Burmese, nb Norwegian Bokmål, ne Nepali, nl Dutch,
-nn Norwegian Nynorsk, no Norwegian, oc Occitan, or Odia, pa Punjabi, pl Polish, ps Pashto, pt Portuguese,
-ro Romanian, ru Russian, rw Kinyarwanda, sa Sanskrit, sd Sindhi, si Sinhala, sk Slovak, sl Slovenian,
-sm Samoan, sn Shona, so Somali, sq Albanian, sr Serbian, st Southern Sotho, su Sundanese, sv Swedish,
-sw Swahili, ta Tamil, te Telugu, tg Tajik, th Thai, ti Tigrinya, tk Turkmen, tl Tagalog, tr Turkish,
-tt Tatar, ug Uyghur, uk Ukrainian, ur Urdu, uz Uzbek, vi Vietnamese, wo Wolof, xh Xhosa, yi Yiddish,
-yo Yoruba, zh Chinese, zu Zulu
-"""
-NAMES = dict(each.split(maxsplit=1) for each in " ".join(_NAMES.split()).split(", "))
-"""In English, by ISO code."""
-
+from regard.text.languages import NAMES, base, same, script
 
 CODE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
 """What the code of a language looks like."""

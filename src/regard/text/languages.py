@@ -30,6 +30,26 @@ _PARTS = [row.split() for row in " ".join(_CODES.split()).split(", ")]
 _SHORT = {code: short for short, *codes in _PARTS for code in codes}
 _SCRIPTS = {"tw": "hant", "hk": "hant", "mo": "hant", "cn": "hans", "sg": "hans"}
 """That regions write Chinese in."""
+_NAMES = """
+af Afrikaans, am Amharic, ar Arabic, as Assamese, az Azerbaijani, be Belarusian, bg Bulgarian, bn Bengali,
+bo Tibetan, br Breton, bs Bosnian, ca Catalan, ceb Cebuano, co Corsican, cs Czech, cy Welsh, da Danish,
+de German, el Greek, en English, eo Esperanto, es Spanish, et Estonian, eu Basque, fa Persian, fi Finnish,
+fil Filipino, fo Faroese, fr French, fy Western Frisian, ga Irish, gd Scottish Gaelic, gl Galician,
+gn Guarani, gu Gujarati, ha Hausa, haw Hawaiian, he Hebrew, hi Hindi, hr Croatian, hsb Upper Sorbian,
+ht Haitian Creole, hu Hungarian, hy Armenian, id Indonesian, ig Igbo, is Icelandic, it Italian, ja Japanese,
+jv Javanese, ka Georgian, kk Kazakh, km Khmer, kn Kannada, ko Korean, ku Kurdish, ky Kyrgyz, la Latin,
+lb Luxembourgish, lo Lao, lt Lithuanian, lv Latvian, mg Malagasy, mi Maori, mk Macedonian, ml Malayalam,
+mn Mongolian, mr Marathi, ms Malay, mt Maltese, my Burmese, nb Norwegian Bokmål, ne Nepali, nl Dutch,
+nn Norwegian Nynorsk, no Norwegian, oc Occitan, or Odia, pa Punjabi, pl Polish, ps Pashto, pt Portuguese,
+ro Romanian, ru Russian, rw Kinyarwanda, sa Sanskrit, sd Sindhi, si Sinhala, sk Slovak, sl Slovenian,
+sm Samoan, sn Shona, so Somali, sq Albanian, sr Serbian, st Southern Sotho, su Sundanese, sv Swedish,
+sw Swahili, ta Tamil, te Telugu, tg Tajik, th Thai, ti Tigrinya, tk Turkmen, tl Tagalog, tr Turkish,
+tt Tatar, ug Uyghur, uk Ukrainian, ur Urdu, uz Uzbek, vi Vietnamese, wo Wolof, xh Xhosa, yi Yiddish,
+yo Yoruba, zh Chinese, zu Zulu
+"""
+NAMES = dict(each.split(maxsplit=1) for each in " ".join(_NAMES.split()).split(", "))
+"""In English, by ISO code."""
+_NAMED = {name.lower(): code for code, name in NAMES.items()}
 
 
 def base(code: str) -> str:
@@ -52,3 +72,8 @@ def script(code: str) -> str | None:
 def same(one: str, other: str) -> bool:
     """Whether two codes are of one language: de, DE, de-AT, deu_Latn."""
     return base(one) == base(other)
+
+
+def code_named(name: str) -> str | None:
+    """The code of a language by its name in English; what stands in brackets behind it may be anything."""
+    return _NAMED.get(name.partition("(")[0].strip().lower())
