@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import gc
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -30,6 +31,12 @@ hypothesis.settings.register_profile("regard", deadline=None, max_examples=EXAMP
 hypothesis.settings.load_profile("regard")
 
 torch.set_num_threads(1)  # test processes run side by side: more threads would only wait for each other
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays: Python need not search it for cycles again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def table_of(stats: Mapping[str, Sequence[pytest.TestReport]]) -> list[str]:

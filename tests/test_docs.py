@@ -29,7 +29,10 @@ PROMPT = ROOT / "tests" / "prompt.py"
 GENERATED = {"docs/speed.md": "written by regard bench; its commands measure for minutes"}
 """Pages that are written by a program, and why nothing of them is run."""
 LONG = {
-    *(f"docs/tasks/{name}.md" for name in ("embedding", "memory", "translation", "reranking")),
+    *(
+        f"docs/tasks/{name}.md"
+        for name in ("classification", "embedding", "memory", "translation", "reranking")
+    ),
     *(f"docs/guides/{name}.md" for name in ("labelled-text", "translation-memory", "checkpoints")),
     *("docs/corpora.md", "docs/trace.md"),
 }

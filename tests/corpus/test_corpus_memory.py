@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 LIMIT = 1 << 31
 """Bytes that a process may have for data: what is read whole would not fit, at 5 GB."""
 WORDS = [
@@ -65,6 +67,7 @@ def test_fifteen_times_the_text_takes_no_more_memory(tiny, tmp_path):
     assert large - small < 20e6
 
 
+@pytest.mark.long
 def test_a_worker_of_its_own_holds_a_shard_too_and_not_the_corpus(tiny, tmp_path):
     """Whoever waits for a process is told the most that it, or one that it waited for, has needed."""
     small = peak(tiny["embedder"], tmp_path, 4, 50_000, "--workers", "2")

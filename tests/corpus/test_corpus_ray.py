@@ -106,6 +106,7 @@ def test_a_worker_stands_in_a_ray_pipeline(tiny, lines, tmp_path):
     assert parts(tmp_path / "out", "npy")
 
 
+@pytest.mark.long
 def test_a_shard_that_kills_every_worker_of_ray_is_told_after_three(tiny, lines, tmp_path):
     given = [str(tiny["embedder"]), str(lines), str(tmp_path / "out")]
     done = subprocess.run(
@@ -118,6 +119,7 @@ def test_a_shard_that_kills_every_worker_of_ray_is_told_after_three(tiny, lines,
     assert (tmp_path / "out" / ".regard" / "partial" / "begun-000001").stat().st_size == 4
 
 
+@pytest.mark.long
 def test_what_a_worker_of_ray_raises_is_said_as_it_is(tiny, lines, tmp_path):
     own = ("--engine", "ray", "--workers", "2", "--layer", "9")
     with started("embed", tiny["embedder"], lines, tmp_path / "out", *own) as driver:

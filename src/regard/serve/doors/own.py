@@ -102,21 +102,21 @@ async def about(ask: Ask) -> Response:
     ]
     return Json(
         {
-            "models": [_told(each) for each in models],
+            "models": [_told(each, each in models.of("embed")) for each in models],
             "pairs": pairs,
             "limits": {name: getattr(limits, name) for name in names},
         }
     )
 
 
-def _told(served: Served) -> dict[str, Any]:
+def _told(served: Served, embeds: bool) -> dict[str, Any]:
     """With the languages that a translator can be told it reads, its own first, and the prompts that an
     embedder has for what is asked and what is searched."""
     told: dict[str, Any] = {"name": served.name, "task": served.task, "noun": get_task(served.task).noun}
     if served.reads:
         own = served.predictor.source_language
         told["reads"] = sorted(served.reads, key=lambda language: language != own)
-    if served.task == "embed":
+    if embeds:
         sides = {side: served.predictor.prompt_of(side) for side in ("query", "passage")}
         prompts = {side: name for side, name in sides.items() if name is not None}
         told |= {"prompts": prompts} if prompts else {}

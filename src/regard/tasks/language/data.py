@@ -29,6 +29,7 @@ from regard.text import DataError, Origin, Tokenizer
 from regard.text.conventions import Conventions
 from regard.train.objectives import HIDDEN
 
+USUAL = Conventions()
 _SHIFT = 5  # what a random number is for; masked text has those before
 
 
@@ -37,7 +38,7 @@ def build_stream(
     split: Split,
     tokenizer: Tokenizer,
     folder: Path,
-    conventions: Conventions = Conventions(),  # noqa: B008  # frozen
+    conventions: Conventions = USUAL,
 ) -> Store:
     """The text of a split on disk. A row is a passage: its tokens, the number of its document, its bytes, and
     its words, line ends among them. Built only if the one there is not of the same text and settings."""

@@ -25,13 +25,12 @@ from regard.tasks.base.job import Job
 from regard.tasks.base.recipe import Written
 from regard.tasks.base.settle import settle_tokenizer
 from regard.tasks.base.splits import Split
-from regard.tasks.language.data import BlockBatch, BlockFeed, build_stream, document_bounds, learned_of
+from regard.tasks.language.data import USUAL, BlockBatch, BlockFeed, build_stream, document_bounds, learned_of
 from regard.tasks.language.dialogues import Counts, build_dialogues, check_dialogue
 from regard.tasks.language.perplexity import Windows, figures, nll
 from regard.tasks.language.recipe import LanguageRecipe, within
 from regard.tasks.language.start import built, find_start, lengthened
 from regard.text import Tokenizer
-from regard.text.conventions import Conventions
 from regard.train.objectives import Sums, head_loss
 from regard.train.ranks import Ranks
 
@@ -96,7 +95,7 @@ def prepare(
                 split: build_dialogues(corpus, split, tokenizer, start.conventions, folder / name)
                 for split, name in STORES.items()
             }
-        conventions = Conventions() if start is None else start.conventions
+        conventions = USUAL if start is None else start.conventions
         return {
             split: build_stream(corpus, split, tokenizer, folder / name, conventions)
             for split, name in STORES.items()
