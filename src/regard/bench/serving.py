@@ -2,8 +2,9 @@
 service and its peer share the machine, in turns.
 
     vectors        MiniLM, 64 callers of single sentences; infinity-emb, if REGARD_INFINITY names its command
-    translation    base size, 32 callers of single sentences, int8, beam 4; an application that calls
-                   CTranslate2 once a request, with a worker a core or with one that has all cores
+    translation    base size, where the model can be widened, 32 callers of single sentences, int8, beam 4; an
+                   application that calls CTranslate2 once a request, with a worker a core or with one that
+                   has all cores
     a lonely one   one caller: what HTTP and the line add to the call from Python
 """
 
@@ -251,6 +252,7 @@ def translations(console: Console) -> Iterator[Row]:
     task = find_task(console)
     if task is None:
         return
+    size = "base size" if task.wide else "the model's own size"
     with TemporaryDirectory() as place:
         folder, _ = save(task, Path(place))
         engine = Path(place) / "engine"
@@ -273,14 +275,14 @@ def translations(console: Console) -> Iterator[Row]:
             own = regard.load(folder, regard.Translator, device="cpu", precision="int8")
             decoding = replace(own.decoding, beam=4)
             yield alone(
-                "a translation, base size",
+                f"a translation, {size}",
                 "int8, beam 4, over HTTP",
                 lambda text: own.translate(text, decoding=decoding),
                 task.sources[:LONELY],
                 sides["ours"][0],
                 bodies[:LONELY],
             )
-    work, setting = "translations of single sentences, base size", "int8, beam 4, 32 callers"
+    work, setting = f"translations of single sentences, {size}", "int8, beam 4, 32 callers"
     setting += f"; theirs: {chosen} workers x threads, the best of {', '.join(rates)}"
     yield from rows_of(
         found["ours"], found["theirs"], work, setting, f"{named('ctranslate2')} once a request"

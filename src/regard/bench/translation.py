@@ -1,7 +1,8 @@
 """Translation on the CPU in the paper's base shape, against CTranslate2 and transformers with our weights.
 
-A translator that was trained on Multi30k, or the one that `make demo` trains, is widened to base size without
-a change to what it says (regard.bench.widen). All sides translate the same sentences, text to text or tokens
+A translator that was trained on Multi30k with its norms before the layers (model.norm=pre) is widened to base
+size without a change to what it says (regard.bench.widen); another, as the one that `make demo` trains, is
+measured as it is. All sides translate the same sentences, text to text or tokens
 to tokens, whichever suits them.
 
     throughput     greedy and beam 4; float32 and int8. CTranslate2 with a worker a core and batches of 64
