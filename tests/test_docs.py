@@ -31,12 +31,15 @@ GENERATED = {"docs/speed.md": "written by regard bench; its commands measure for
 LONG = {
     *(
         f"docs/tasks/{name}.md"
-        for name in ("classification", "embedding", "memory", "translation", "reranking")
+        for name in ("classification", "embedding", "language", "memory", "translation", "reranking")
     ),
-    *(f"docs/guides/{name}.md" for name in ("labelled-text", "translation-memory", "checkpoints")),
+    *(
+        f"docs/guides/{name}.md"
+        for name in ("changing", "check", "checkpoints", "labelled-text", "translation-memory")
+    ),
     *("docs/corpora.md", "docs/trace.md"),
 }
-"""Pages that take ten seconds and more: make gauntlet runs them."""
+"""Pages that take many seconds: make gauntlet runs them."""
 
 
 class Block(NamedTuple):

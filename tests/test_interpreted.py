@@ -10,6 +10,7 @@ import pytest
 from tests.conftest import ROOT
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
     (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="Triton is for Linux on x86-64"
 )

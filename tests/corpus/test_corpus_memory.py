@@ -61,6 +61,7 @@ def peak(model: Path, folder: Path, megabytes: int, tokens: int, *more: str) -> 
     return used.ru_maxrss * 1024
 
 
+@pytest.mark.long
 def test_fifteen_times_the_text_takes_no_more_memory(tiny, tmp_path):
     small = peak(tiny["embedder"], tmp_path, megabytes=2, tokens=50_000)
     large = peak(tiny["embedder"], tmp_path, megabytes=30, tokens=50_000)

@@ -374,9 +374,8 @@ def test_it_translates_in_other_precisions(hf, tmp_path, kind, precision):
     assert all(each.text for each in mine.translate(ENGLISH))
 
 
-@pytest.mark.parametrize(
-    "kind", ["flan", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("t5", "silu", "mt5"))]
-)
+@pytest.mark.long
+@EACH
 def test_onnxruntime_says_the_same(hf, tmp_path, kind):
     """Log-probabilities of every token, and greedy texts: export compares them before it is done."""
     pytest.importorskip("onnxruntime")

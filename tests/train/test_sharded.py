@@ -112,6 +112,7 @@ def test_two_ranks_make_the_steps_of_one(two: Path, name: str, wanted: str) -> N
     assert difference(two, name, wanted) < EXACT
 
 
+@pytest.mark.long
 @pytest.mark.spec("3.6d")
 @pytest.mark.parametrize("name", ["flat-4", "fsdp-4"])
 def test_four_ranks_make_the_steps_of_one(four: Path, name: str) -> None:
@@ -126,6 +127,7 @@ def test_a_run_of_one_rank_is_gone_on_with_by_two_as_if_it_never_stopped(
     assert difference(two, f"{way}-1-{to}-2", "adam") < EXACT
 
 
+@pytest.mark.long
 @pytest.mark.spec("3.6d")
 def test_a_run_of_two_ranks_is_gone_on_with_by_four_as_if_it_never_stopped(four: Path) -> None:
     assert difference(four, "fsdp-2-fsdp-4", "adam") < EXACT
