@@ -43,7 +43,7 @@ METHOD = (
     "worker a core, and with one that has all cores: the best of each counts, and is named with the figures."
 )
 PEERS = ("ctranslate2", "starlette", "uvicorn")
-ROUNDS, SECONDS, WARM = 3, 8.0, 3.0
+ROUNDS, SECONDS, WARM = 9, 8.0, 3.0
 ENGINES = ("torch", "optimum")
 """infinity-emb's; one that does not start here is left out, which the figures say."""
 BATCHES = (16, 32, 64)
