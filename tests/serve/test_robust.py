@@ -249,6 +249,7 @@ def test_more_than_it_can_hold_is_told_to_come_back_at_once(slow):
     assert time.monotonic() - began < 5
 
 
+@pytest.mark.long
 def test_one_caller_with_many_requests_does_not_starve_another(slow):
     """The second is let in at once, and answered, where the first is told to come back time and again."""
     codes: Counter[int] = Counter()

@@ -33,7 +33,14 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(scope="module", params=KINDS)
+OFTEN = ("tied", "unigram", "wordpiece")
+"""Those that every run of the tests has; the others are the gauntlet's."""
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(kind, marks=[] if kind in OFTEN else [pytest.mark.long]) for kind in KINDS],
+)
 def folder(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     place = tmp_path_factory.mktemp("vocabulary")
     model: dict[str, Any] = {}
