@@ -296,11 +296,7 @@ CAMEMBERT_PIECES = fairseq_pieces(
 """CamemBERT's: only the pieces' own <unk> is left out, and what fairseq numbered is never used."""
 
 
-def _nothing_older(folder: Path, facts: Mapping[str, Any]) -> State:
-    raise HubError(f"{folder}: no tokenizer.json in it; {MAKE}")
-
-
-UNFRAMED = Vocabulary(file="tokenizer.json", read=_nothing_older, framed=False)
+UNFRAMED = replace(FAST_ONLY, framed=False)
 """Of Llama's kin: how they part a text, no older file tells."""
 LLAMA_PIECES = replace(UNFRAMED, follow=_follow_llama)
 """Llama's own."""
